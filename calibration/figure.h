@@ -1,0 +1,25 @@
+/* figure.h: a predicted figure: value, interval, evidence. The only place where intervals are made. */
+#ifndef SG_CALIBRATION_FIGURE_H
+#define SG_CALIBRATION_FIGURE_H
+
+#include "kernels/virtual/machine.h"
+
+/* Log standard deviations added in quadrature (docs/design.md, "Evidence and intervals"). */
+typedef struct sg_log_sd {
+    double parameters, model, inputs;
+} sg_log_sd;
+
+typedef struct sg_figure {
+    double value, low, high; /* low..high holds the truth with probability `interval` (0.9 unless asked otherwise) */
+    sg_log_sd parts;
+    sg_evidence evidence;
+} sg_figure;
+
+/* Student t, 4 degrees of freedom, in log units. interval in (0, 1). value >= 0. */
+sg_figure sg_figure_make(double value, sg_log_sd parts, sg_evidence evidence, double interval);
+/* One-sided (memory): low = value, high = the promised upper bound. */
+sg_figure sg_figure_upper(double value, sg_log_sd parts, sg_evidence evidence, double interval);
+/* Products and quotients with exact numbers keep the log sd: scale * value^power (power 1 or -1). */
+sg_figure sg_figure_scaled(const sg_figure *figure, double scale, int power);
+
+#endif

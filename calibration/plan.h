@@ -1,0 +1,45 @@
+/* plan.h: from a prediction per offer to wall-clock, cost and a ranking. */
+#ifndef SG_CALIBRATION_PLAN_H
+#define SG_CALIBRATION_PLAN_H
+
+#include "calibration/dataset.h"
+#include "calibration/predict.h"
+
+typedef struct sg_plan_request {
+    sg_policy_request policy;
+    const sg_dataset *dataset; /* or NULL: then frames */
+    int64_t frames, steps;     /* steps > 0 overrides epochs */
+    double epochs;
+    int64_t save_every;            /* checkpoints each so many steps; 0 = none but the last */
+    double budget_usd, deadline_s; /* 0 = none */
+    int workers;
+    const char *offers_path, *config_dir;
+    const sg_machine *here; /* fitted machine of this host, or NULL */
+} sg_plan_request;
+
+typedef struct sg_offer_answer {
+    char provider[48], name[48], gpu[64], machine[64], price_date[16];
+    int gpus;
+    int64_t steps;
+    bool fits;
+    sg_figure step_s, wall_clock_s, cost_usd, peak_bytes;
+    char limited_by[32];
+    sg_evidence evidence;
+    char excluded[160]; /* empty, or why it is not recommended */
+    char command[320];  /* how to start it there */
+} sg_offer_answer;
+
+typedef struct sg_plan_answer {
+    int64_t steps, samples, steps_per_epoch; /* for one rank */
+    sg_offer_answer *offers;
+    size_t n_offers; /* ranked: recommended first, excluded last */
+    int recommended; /* index, or -1 */
+    char recommendation[512];
+    sg_offer_answer here;
+    bool has_here;
+} sg_plan_answer;
+
+sg_code sg_plan_make(const sg_plan_request *request, sg_plan_answer *answer, sg_status *status);
+void sg_plan_clear(sg_plan_answer *answer);
+
+#endif

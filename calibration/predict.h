@@ -1,0 +1,35 @@
+/* predict.h: what a training needs on a machine: a walk of its program on the virtual device, with intervals. */
+#ifndef SG_CALIBRATION_PREDICT_H
+#define SG_CALIBRATION_PREDICT_H
+
+#include "calibration/figure.h"
+#include "models/policy.h"
+
+typedef struct sg_predict_options {
+    double interval;                                /* 0 = 0.9 */
+    int ranks, workers;                             /* data-parallel processes; loader workers per process */
+    bool cameras_known, host_known, language_known; /* false: widened by the unknown-inputs part */
+} sg_predict_options;
+
+typedef struct sg_prediction {
+    sg_figure step_s, update_s, dataloading_s, preprocessing_s, samples_per_s;
+    sg_figure peak_allocated_bytes, peak_reserved_bytes, device_bytes;
+    /* PPO: else value NAN */
+    sg_figure collection_s, inference_s, environment_s, learning_s, iteration_s, env_steps_per_s;
+    double forward_s, backward_s, optimizer_s, exposed_sync_s, device_busy_share;
+    double class_s[SG_CLASS_COUNT];
+    char limited_by[32]; /* "compute", "memory bandwidth", "launch", "loader", "communication", "environment" */
+    bool fits;           /* device_bytes.high <= memory */
+    char warnings[8][256];
+    size_t n_warnings;
+} sg_prediction;
+
+sg_code sg_predict(const sg_policy_request *request, const sg_machine *machine, const sg_predict_options *options,
+                   sg_prediction *prediction, sg_status *status);
+
+/* Machines: by slug from the configuration folder, or a path to a YAML data sheet or a fitted machine file (.h5).
+ * Errors list near names. */
+sg_code sg_machine_load(const char *name_or_path, const char *config_dir, sg_machine *machine, sg_status *status);
+sg_code sg_machine_save(const char *path, const sg_machine *machine, sg_status *status);
+
+#endif

@@ -1,0 +1,35 @@
+#include "kernels/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+sg_code sg_fail(sg_status *status, sg_code code, const char *format, ...) {
+    if (status) {
+        va_list args;
+        va_start(args, format);
+        status->code = code;
+        (void)vsnprintf(status->text, sizeof status->text, format, args);
+        va_end(args);
+    }
+    return code;
+}
+
+sg_code sg_fail_in(sg_status *status, const char *format, ...) {
+    if (!status) return SG_MACHINE;
+    char inner[sizeof status->text];
+    memcpy(inner, status->text, sizeof inner);
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(status->text, sizeof status->text, format, args);
+    va_end(args);
+    if (n >= 0 && (size_t)n < sizeof status->text - 1)
+        (void)snprintf(status->text + n, sizeof status->text - (size_t)n, ": %s", inner);
+    return status->code;
+}
+
+sg_code sg_fail_memory(sg_status *status, unsigned long long bytes, const char *what) {
+    return sg_fail(status, SG_MACHINE,
+                   "cannot allocate %llu bytes of host memory for %s: close other programs or ask for a smaller batch",
+                   bytes, what);
+}

@@ -1,0 +1,129 @@
+/* machine.h: what the virtual device needs to know of a machine: named parameters, each with its uncertainty and source.
+ *
+ * A plain struct. calibration/ reads it from YAML data sheets and fitted machine files and fits it; the virtual device
+ * consumes it. Values are positive; uncertainty is kept in log units (0.10 = about 10 %). */
+#ifndef SG_KERNELS_VIRTUAL_MACHINE_H
+#define SG_KERNELS_VIRTUAL_MACHINE_H
+
+#include "kernels/device.h"
+
+/* X(NAME, "key in files", unit, what). EFF_x multiplies the peak of the compute mode (products) or the memory bandwidth
+ * (everything else). FACTOR_x: the framework factor, framework seconds / our seconds for the op class (1 when the
+ * efficiencies were fitted to the framework itself). HOST_*: see sg_host_class; multiples are of HOST_OP_S. */
+#define SG_MACHINE_PARAMETERS(X)                                                                                       \
+    X(PEAK_F32, "peak_f32_flops", "FLOP/s", "dense fp32 products")                                                     \
+    X(PEAK_TF32, "peak_tf32_flops", "FLOP/s", "dense tf32 products")                                                   \
+    X(PEAK_BF16, "peak_bf16_flops", "FLOP/s", "dense bf16 products, fp32 accumulation")                                \
+    X(PEAK_F16, "peak_f16_flops", "FLOP/s", "dense fp16 products, fp32 accumulation")                                  \
+    X(BANDWIDTH, "memory_bandwidth", "B/s", "device memory")                                                           \
+    X(EFF_GEMM, "eff_gemm", "", "share of the peak in large matrix products")                                          \
+    X(EFF_BMM, "eff_bmm", "", "... batched matrix products")                                                           \
+    X(EFF_CONV, "eff_conv", "", "... convolution forward")                                                             \
+    X(EFF_CONV_BWD_DATA, "eff_conv_bwd_data", "", "... convolution backward by data")                                  \
+    X(EFF_CONV_BWD_WEIGHTS, "eff_conv_bwd_weights", "", "... convolution backward by weights")                         \
+    X(EFF_ATTENTION, "eff_attention", "", "... fused attention")                                                       \
+    X(EFF_NORM, "eff_norm", "", "share of the bandwidth in norms")                                                     \
+    X(EFF_SOFTMAX, "eff_softmax", "", "... softmax")                                                                   \
+    X(EFF_ELEMENTWISE, "eff_elementwise", "", "... element-wise ops")                                                  \
+    X(EFF_COPY, "eff_copy", "", "... copies, casts, concatenations")                                                   \
+    X(EFF_POOL, "eff_pool", "", "... pooling and resizing")                                                            \
+    X(EFF_REDUCE, "eff_reduce", "", "... reductions")                                                                  \
+    X(EFF_EMBEDDING, "eff_embedding", "", "... embedding and gathers")                                                 \
+    X(EFF_RANDOM, "eff_random", "", "... random numbers and dropout")                                                  \
+    X(EFF_OPTIMIZER, "eff_optimizer", "", "... optimizer and clipping passes")                                         \
+    X(KERNEL_START_S, "kernel_start_s", "s", "fixed time per product kernel inside a step")                            \
+    X(KERNEL_FLOOR_S, "kernel_floor_s", "s", "fixed time per bandwidth-bound kernel")                                  \
+    X(FACTOR_GEMM, "factor_gemm", "", "framework factor")                                                              \
+    X(FACTOR_BMM, "factor_bmm", "", "framework factor")                                                                \
+    X(FACTOR_CONV, "factor_conv", "", "framework factor")                                                              \
+    X(FACTOR_CONV_BWD_DATA, "factor_conv_bwd_data", "", "framework factor")                                            \
+    X(FACTOR_CONV_BWD_WEIGHTS, "factor_conv_bwd_weights", "", "framework factor")                                      \
+    X(FACTOR_ATTENTION, "factor_attention", "", "framework factor")                                                    \
+    X(FACTOR_NORM, "factor_norm", "", "framework factor")                                                              \
+    X(FACTOR_SOFTMAX, "factor_softmax", "", "framework factor")                                                        \
+    X(FACTOR_ELEMENTWISE, "factor_elementwise", "", "framework factor")                                                \
+    X(FACTOR_COPY, "factor_copy", "", "framework factor")                                                              \
+    X(FACTOR_POOL, "factor_pool", "", "framework factor")                                                              \
+    X(FACTOR_REDUCE, "factor_reduce", "", "framework factor")                                                          \
+    X(FACTOR_EMBEDDING, "factor_embedding", "", "framework factor")                                                    \
+    X(FACTOR_RANDOM, "factor_random", "", "framework factor")                                                          \
+    X(FACTOR_OPTIMIZER, "factor_optimizer", "", "framework factor")                                                    \
+    X(HOST_OP_S, "host_op_s", "s", "host time per forward op of the framework")                                        \
+    X(HOST_BACKWARD, "host_backward_multiple", "", "backward op / forward op")                                         \
+    X(HOST_VIEW, "host_view_multiple", "", "forward view / forward op")                                                \
+    X(HOST_OPTIMIZER_OPS, "host_optimizer_ops", "", "optimizer step in forward ops")                                   \
+    X(HOST_OPTIMIZER_S, "host_optimizer_s", "s", "fixed optimizer step time")                                          \
+    X(HOST_SYNC_S, "host_sync_s", "s", "one blocking read, beyond waiting")                                            \
+    X(COPY_BANDWIDTH, "host_to_device_bandwidth", "B/s", "pinned copies")                                              \
+    X(COLLECTIVE_BUSBW, "collective_busbw", "B/s", "all-reduce bus bandwidth, saturated")                              \
+    X(COLLECTIVE_LATENCY_S, "collective_latency_s", "s", "all-reduce start")                                           \
+    X(OVERLAP_STRETCH, "overlap_stretch", "", "compute time under a collective / alone")                               \
+    X(FRAME_S, "frame_s", "s", "decode of one 480x640 frame by one loader worker")                                     \
+    X(CONTEXT_BYTES, "context_bytes", "B", "device memory outside the framework's allocator")                          \
+    X(ENV_STEP_S, "env_step_s", "s", "one environment step of one environment (PPO)")
+
+typedef enum sg_machine_id {
+#define X(name, key, unit, what) SG_M_##name,
+    SG_MACHINE_PARAMETERS(X)
+#undef X
+        SG_M_COUNT
+} sg_machine_id;
+
+/* Evidence, strongest first (docs/design.md, "Evidence and intervals"). */
+typedef enum sg_evidence {
+    SG_EVIDENCE_OBSERVED,
+    SG_EVIDENCE_MEASURED,
+    SG_EVIDENCE_CALIBRATED,
+    SG_EVIDENCE_DATA_SHEET,
+    SG_EVIDENCE_COUNT
+} sg_evidence;
+const char *sg_evidence_name(sg_evidence evidence); /* "observed", "measured", "calibrated", "data sheet" */
+
+typedef struct sg_machine_parameter {
+    double value; /* > 0; NAN: unknown, an op that needs it is refused with its name */
+    double log_sd;
+    uint8_t evidence; /* sg_evidence */
+    uint8_t group;    /* correlation group: parameters of one group (> 0) err together; 0: independent */
+    char source[120];
+} sg_machine_parameter;
+
+typedef struct sg_machine {
+    char name[64], title[96]; /* "h100-sxm", "NVIDIA H100 SXM5 80 GB" */
+    char device_class[8];     /* "cuda", "cpu", "mps" */
+    bool bf16, fp16, tf32, caching_allocator;
+    int units; /* SMs or cores */
+    double vcpus;
+    uint64_t memory_bytes; /* what the driver reports as total */
+    sg_machine_parameter p[SG_M_COUNT];
+    /* Covariance of log parameters where a fit made one (row-major SG_M_COUNT squared), else NULL: then log_sd and groups
+     * stand for it. Owned by whoever made the machine; sg_machine_clear frees it. */
+    double *covariance;
+    char fitted_from[256]; /* run file, date; empty for a data sheet */
+} sg_machine;
+
+void sg_machine_init(sg_machine *machine); /* NAN values, factor 1, no covariance */
+void sg_machine_clear(sg_machine *machine);
+const char *sg_machine_key(sg_machine_id id);
+/* Product rate parameter of a compute mode and efficiency parameter of an op class (SG_M_COUNT: none). */
+sg_machine_id sg_machine_peak_of(sg_compute compute);
+sg_machine_id sg_machine_eff_of(sg_op_class cls);
+sg_machine_id sg_machine_factor_of(sg_op_class cls);
+
+/* Price of one op: seconds and d seconds / d log parameter. gradient[SG_M_COUNT] or NULL. */
+sg_code sg_machine_price(const sg_machine *machine, const sg_op *op, double *seconds, double *gradient,
+                         sg_status *status);
+
+/* The virtual device itself. options->machine is a const sg_machine *. */
+const sg_device_api *sg_virtual_device(void);
+/* Derivatives of the virtual device's host clock by log parameter since its last reset; and its split. */
+typedef struct sg_virtual_report {
+    double host_s;                     /* host clock */
+    double host_busy_s, device_busy_s; /* of which the host worked, the compute stream was busy */
+    double collective_busy_s;
+    double class_s[SG_CLASS_COUNT]; /* compute stream, by op class */
+    double gradient[SG_M_COUNT];    /* d host_s / d log parameter */
+} sg_virtual_report;
+void sg_virtual_read(const sg_device *device, sg_virtual_report *report);
+void sg_virtual_reset(sg_device *device);
+
+#endif

@@ -1,0 +1,82 @@
+/* point.h: one measured point: a configuration, the conditions, and what was seen. The unit of every run file. */
+#ifndef SG_SIM_POINT_H
+#define SG_SIM_POINT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct sg_statistic {
+    double median, mean, low, high; /* low, high: 95 % confidence interval of the median (order statistics) */
+} sg_statistic;
+
+typedef enum sg_quantity {
+    SG_Q_DATALOADING,
+    SG_Q_PREPROCESSING,
+    SG_Q_UPDATE,
+    SG_Q_STEP,
+    SG_Q_FORWARD,
+    SG_Q_BACKWARD,
+    SG_Q_OPTIMIZER,
+    SG_Q_EXPOSED_SYNC,
+    SG_Q_PREPROCESSING_DEVICE,
+    SG_Q_UPDATE_DEVICE,
+    SG_Q_COLLECTION,
+    SG_Q_INFERENCE,
+    SG_Q_ENVIRONMENT,
+    SG_Q_LEARNING,
+    SG_Q_ITERATION,
+    SG_Q_COUNT
+} sg_quantity;
+/* "dataloading_s", "preprocessing_s", ... */
+const char *sg_quantity_name(sg_quantity q);
+
+enum { SG_NAME_BYTES = 96 };
+
+/* What was asked for. Hashed (FNV-1a over the canonical JSON) to the point's key. */
+typedef struct sg_point_config {
+    char policy[SG_NAME_BYTES];    /* "act" */
+    char framework[SG_NAME_BYTES]; /* "pytorch-eager" */
+    char device[16];               /* "cpu" */
+    char precision[16];
+    char host[16];       /* "native" or "emulated" */
+    char settings[2048]; /* canonical "key=value;key=value" of everything that differs from the defaults */
+    int64_t batch, ranks, accumulation, threads, workers;
+    int64_t envs, steps_per_env;
+    int64_t cameras, image_height, image_width;
+    uint64_t seed;
+} sg_point_config;
+
+typedef struct sg_point {
+    sg_point_config config;
+    uint64_t key;
+    int64_t iterations, warmup;
+    sg_statistic q[SG_Q_COUNT]; /* seconds */
+    double *raw[SG_Q_COUNT];    /* per iteration, this rank's; NULL when not recorded */
+    double samples_per_s, env_steps_per_s;
+    uint64_t peak_allocated_bytes, peak_reserved_bytes, resident_bytes;
+    double rank_spread; /* (slowest - fastest) / median of ranks' update_s */
+    bool disturbed;
+    char disturbed_why[256];
+    bool fits_rates; /* false: bf16 computed in fp32 and the like, never used to fit rates */
+    double load_average, clock_mhz;
+    char source[16];  /* "measured", "observed" (a log, the probe) */
+    char origin[256]; /* file, date */
+    /* the program's work per optimizer step, so that a fit needs no policy: by op class */
+    double flops, bytes;
+    int64_t ops_forward, ops_backward;
+} sg_point;
+
+void sg_point_clear(sg_point *point); /* frees raw */
+uint64_t sg_point_key(const sg_point_config *config);
+/* Median, mean and 95 % interval of the median of n values; n >= 1. */
+sg_statistic sg_statistic_of(const double *values, size_t n);
+
+typedef struct sg_machine_record {
+    char hostname[SG_NAME_BYTES], cpu[SG_NAME_BYTES], device[SG_NAME_BYTES], os[SG_NAME_BYTES];
+    char library[SG_NAME_BYTES], program_version[32];
+    int64_t cores, threads, memory_bytes;
+    double clock_mhz;
+} sg_machine_record;
+
+#endif

@@ -1,0 +1,31 @@
+/* run_file.h: measured points on disk (docs/run-file.md). HDF5 behind a 512-byte user block with checksum.
+ *
+ * Reading verifies format, version, length and checksum before HDF5 sees a byte. Writing holds a lock, writes a temporary
+ * in the same folder, fsyncs and renames: a point is durable when sg_run_file_append returns SG_OK, and a kill at any
+ * moment leaves the old or the new file. */
+#ifndef SG_SIM_RUN_FILE_H
+#define SG_SIM_RUN_FILE_H
+
+#include "kernels/status.h"
+#include "sim/point.h"
+
+typedef struct sg_run {
+    sg_machine_record machine; /* of the last writer */
+    sg_point *points;
+    size_t n_points;
+} sg_run;
+
+sg_code sg_run_file_read(const char *path, sg_run *run, sg_status *status);
+void sg_run_clear(sg_run *run);
+
+typedef struct sg_run_writer sg_run_writer;
+/* Creates the file or opens it for appending; takes the lock (SG_BAD_INPUT names the other writer). */
+sg_code sg_run_writer_open(const char *path, const sg_machine_record *machine, sg_run_writer **writer,
+                           sg_status *status);
+/* A point whose key exists already replaces it. */
+sg_code sg_run_writer_append(sg_run_writer *writer, const sg_point *point, sg_status *status);
+/* True when the file holds a point with this key (a killed run resumes where it stopped). */
+bool sg_run_writer_has(const sg_run_writer *writer, uint64_t key);
+void sg_run_writer_close(sg_run_writer *writer);
+
+#endif

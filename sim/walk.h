@@ -1,0 +1,74 @@
+/* walk.h: executes (or prices) the schedule of a training on a device. The walker never asks which device it has. */
+#ifndef SG_SIM_WALK_H
+#define SG_SIM_WALK_H
+
+#include "kernels/device.h"
+#include "models/training.h"
+
+struct sg_loader;      /* sim/loader.h; NULL: batches are ready at once */
+struct sg_environment; /* sim/environment.h; PPO on an executing device */
+
+/* Gradient buckets as DDP makes them (facts: 1 MiB first, then 25 MiB, registration order reversed). */
+typedef struct sg_bucket_options {
+    uint64_t first_bytes, bytes;
+} sg_bucket_options;
+
+typedef struct sg_walk_options {
+    const sg_device_api *api;
+    sg_device *device;
+    uint64_t seed;
+    int rank, ranks;
+    sg_comm *comm;             /* NULL with one rank */
+    sg_bucket_options buckets; /* zeros: the defaults above */
+    struct sg_loader *loader;
+    struct sg_environment *environment;
+    bool random_weights;  /* false: weights from param specs' init; true never needed but for tests */
+    double learning_rate; /* > 0: overrides every optimizer op's lr (tests) */
+} sg_walk_options;
+
+/* Host intervals between the points where the framework reads the clock, and device intervals. Seconds. */
+typedef struct sg_step_times {
+    double dataloading_s, preprocessing_s, update_s, step_s;
+    double forward_s, backward_s, optimizer_s;      /* device intervals; need not add up */
+    double preprocessing_device_s, update_device_s; /* device busy time */
+    double exposed_sync_s;                          /* time compute waited for gradient buckets */
+    /* PPO, per iteration */
+    double collection_s, inference_s, environment_s, learning_s, iteration_s;
+} sg_step_times;
+
+typedef struct sg_memory_peak {
+    uint64_t allocated_bytes, reserved_bytes; /* peaks since the last reset; a CPU has no caching allocator: equal */
+    uint64_t largest_free_bytes;
+    /* where the peak of allocated was */
+    int32_t program;
+    int64_t entry;
+    int32_t module;
+    uint8_t pass;
+    uint64_t by_role[SG_ROLE_COUNT]; /* allocated by role at that moment */
+} sg_memory_peak;
+
+typedef struct sg_walker sg_walker;
+
+/* Prepares every unique op, allocates and fills what persists. The training, device, comm and loader must outlive it. */
+sg_code sg_walker_open(const sg_training *training, const sg_walk_options *options, sg_walker **walker,
+                       sg_status *status);
+void sg_walker_close(sg_walker *walker);
+/* One training iteration: all blocks of the schedule once. SG_NO when memory ran out. */
+sg_code sg_walker_iteration(sg_walker *walker, sg_step_times *times, sg_status *status);
+/* Runs one program once (tests, exposed sync without communication). */
+sg_code sg_walker_program(sg_walker *walker, size_t program, sg_status *status);
+/* With communication off, gradients stay local: the same iteration without the exchange. */
+void sg_walker_set_communication(sg_walker *walker, bool on);
+void sg_walker_peak(const sg_walker *walker, sg_memory_peak *peak);
+void sg_walker_reset_peak(sg_walker *walker);
+/* Reads or writes a live tensor as doubles in row-major order (executing devices). SG_BAD_INPUT when it is not live. */
+sg_code sg_walker_read(sg_walker *walker, int32_t tensor, double *out, size_t count, sg_status *status);
+sg_code sg_walker_write(sg_walker *walker, int32_t tensor, const double *values, size_t count, sg_status *status);
+/* Keeps a storage alive from its allocation to the end of the iteration so that tests can read it. */
+sg_code sg_walker_keep(sg_walker *walker, int32_t tensor, sg_status *status);
+/* Seconds on the host clock that the walker itself spent (walking, allocating), not the device's functions. */
+double sg_walker_own_s(const sg_walker *walker);
+/* Trace of (entry, pointer-independent) visits as a 64-bit hash: equal walks visit the same entries in the same order. */
+uint64_t sg_walker_visit_hash(const sg_walker *walker);
+
+#endif
