@@ -104,12 +104,19 @@ typedef struct sg_machine {
 void sg_machine_init(sg_machine *machine); /* NAN values, factor 1, no covariance */
 void sg_machine_clear(sg_machine *machine);
 const char *sg_machine_key(sg_machine_id id);
+const char *sg_machine_unit(sg_machine_id id);
 /* Product rate parameter of a compute mode and efficiency parameter of an op class (SG_M_COUNT: none). */
 sg_machine_id sg_machine_peak_of(sg_compute compute);
 sg_machine_id sg_machine_eff_of(sg_op_class cls);
 sg_machine_id sg_machine_factor_of(sg_op_class cls);
 
-/* Price of one op: seconds and d seconds / d log parameter. gradient[SG_M_COUNT] or NULL. */
+/* Variance of log(value) for a value with these derivatives by log parameter: the covariance, or log_sd and groups. */
+double sg_machine_log_variance(const sg_machine *machine, const double *by_log, double value);
+
+/* Price of one op: seconds and d seconds / d log parameter (gradient[SG_M_COUNT] or NULL). The form that the field
+ * reports support: products max(FLOP / (efficiency peak), bytes / (element-wise efficiency bandwidth)) + kernel start; 2-D
+ * convolutions the sum of both + kernel start; everything else max(bytes / (efficiency bandwidth), launches x kernel
+ * floor); each times the class's framework factor. SG_NO when the machine lacks a parameter that the op needs. */
 sg_code sg_machine_price(const sg_machine *machine, const sg_op *op, double *seconds, double *gradient,
                          sg_status *status);
 
