@@ -166,9 +166,10 @@ typedef enum sg_op_class {
     /* unary */                                                                                                        \
     X(RELU)                                                                                                            \
     X(GELU_TANH)                                                                                                       \
-    X(GELU_ERF) X(SILU) X(ELU) X(TANH) X(SIGMOID) X(EXP) X(LOG) X(SIN) X(COS) X(SQRT) X(RSQRT) X(SQUARE) X(ABS) X(NEG) \
-        X(SIGN) X(RECIPROCAL) X(AFFINE) /* a x + b */ X(CLAMP) /* to [a, b] */ X(NOT) X(POW) /* x^a */                 \
-        X(DIV_SCALAR) /* x / a */ X(FLOOR)                                                   /* binary */              \
+    X(GELU_ERF)                                                                                                        \
+    X(SILU) X(ELU) X(TANH) X(SIGMOID) X(EXP) X(LOG) X(SIN) X(COS) X(SQRT) X(RSQRT) X(SQUARE) X(ABS) X(NEG) X(SIGN)     \
+        X(RECIPROCAL) X(AFFINE) /* a x + b */ X(CLAMP) /* to [a, b] */ X(NOT) X(POW) /* x^a */                         \
+        X(DIV_SCALAR) /* x / a */ X(FLOOR)                                           /* binary */                      \
         X(ADD) X(SUB) X(MUL) X(DIV) X(MAX) X(MIN) X(LERP) /* x + a (y - x) */ X(SQUARED_DIFF) X(ABS_DIFF) X(EQ) X(NE)  \
             X(LT) X(LE) X(GT) X(GE) X(AND) X(OR) X(ATAN2) X(POWV) /* x^y */                  /* ternary */             \
         X(WHERE) X(ADDCMUL) /* x + a y z */ X(ADDCDIV) /* x + a y / z */ X(SQUARED_DIFF_BWD) /* a 2 (y - z) x */       \
@@ -235,6 +236,9 @@ sg_op_class sg_op_class_of(const sg_op *op);
 const char *sg_op_kind_name(sg_op_kind kind);  /* "MATMUL" */
 const char *sg_op_class_name(sg_op_class cls); /* "gemm", "conv_bwd_data", ... as used in files */
 const char *sg_fn_name(sg_fn fn);              /* "RELU" */
+/* Operands of fn: 1, 2 or 3 for unary, binary and ternary functions, 0 for NONE, reductions and random kinds. (MAX and MIN are
+ * binary and reductions.) */
+int sg_fn_arity(sg_fn fn);
 /* True when UNARY_BWD of fn reads the output (relu, tanh, sigmoid, exp, sqrt, rsqrt, elu), false: the input. */
 bool sg_fn_saves_output(sg_fn fn);
 /* Checks arity, shapes and dtypes against the contract above. Returns NULL when sound, else a sentence that says what is
