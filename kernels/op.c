@@ -175,5 +175,5 @@ int sg_fn_arity(sg_fn fn) {
 
 bool sg_fn_saves_output(sg_fn fn) {
     return fn == SG_FN_RELU || fn == SG_FN_TANH || fn == SG_FN_SIGMOID || fn == SG_FN_EXP || fn == SG_FN_SQRT ||
-           fn == SG_FN_RSQRT || fn == SG_FN_ELU;
+           fn == SG_FN_RSQRT;
 }

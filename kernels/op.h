@@ -92,7 +92,8 @@ bool sg_desc_same_shape(const sg_desc *a, const sg_desc *b);
  * EMBEDDING    table[v,d] idx[..] -> y[..,d]  also the gather of rows;  EMBEDDING_BWD  dy idx -> dtable (dense, zeroed first)
  * DROPOUT      x -> y mask(bool)              keeps with probability 1-alpha, scales by 1/(1-alpha)
  * DROPOUT_BWD  dy mask -> dx
- * RANDOM       -> y                           fn UNIFORM(alpha..beta), NORMAL(mean alpha, sd beta), INTEGER(alpha..beta-1), PERMUTATION
+ * RANDOM       -> y                           fn UNIFORM(alpha..beta), NORMAL(mean alpha, sd beta), INTEGER(alpha..beta-1), PERMUTATION,
+ *                                             BERNOULLI(1 with probability alpha, else 0)
  * FOREACH      x0.. [y0..] [z0..] [scalar SCALAR_TENSOR] -> w0..   fn (unary, binary or ternary) on each of `count` tuples in
  *              one pass. With SCALAR_TENSOR the last input is a device scalar that is used in place of alpha.
  * ADAMW        p0.. g0.. m0.. v0.. (count each; all in place as outputs p m v order p0..,m0..,v0..)  one fused pass
@@ -175,7 +176,7 @@ typedef enum sg_op_class {
         X(WHERE) X(ADDCMUL) /* x + a y z */ X(ADDCDIV) /* x + a y / z */ X(SQUARED_DIFF_BWD) /* a 2 (y - z) x */       \
         X(CLAMP_BWD) /* x where a <= y <= b, else 0 (z = y) */ X(MASKED_FILL) /* y ? a : x (z = y) */ /* reduce */     \
         X(SUM) X(MEAN) X(ANY) X(STD) /* unbiased */                                                   /* random */     \
-        X(UNIFORM) X(NORMAL) X(INTEGER) X(PERMUTATION)
+        X(UNIFORM) X(NORMAL) X(INTEGER) X(PERMUTATION) X(BERNOULLI)
 
 typedef enum sg_fn {
 #define X(name) SG_FN_##name,
@@ -239,7 +240,8 @@ const char *sg_fn_name(sg_fn fn);              /* "RELU" */
 /* Operands of fn: 1, 2 or 3 for unary, binary and ternary functions, 0 for NONE, reductions and random kinds. (MAX and MIN are
  * binary and reductions.) */
 int sg_fn_arity(sg_fn fn);
-/* True when UNARY_BWD of fn reads the output (relu, tanh, sigmoid, exp, sqrt, rsqrt, elu), false: the input. */
+/* True when UNARY_BWD of fn reads the output (relu, tanh, sigmoid, exp, sqrt, rsqrt), false: the input. ELU reads
+ * its input, as PyTorch's does when it is not in place. */
 bool sg_fn_saves_output(sg_fn fn);
 /* Checks arity, shapes and dtypes against the contract above. Returns NULL when sound, else a sentence that says what is
  * wrong (static text). Devices may rely on it: models/ calls it for every op that it interns. */

@@ -396,6 +396,7 @@ static const char *check_random(const sg_op *op) {
         CHECK(y->size[0] <= (int64_t)1 << 31, "a permutation has at most 2^31 elements");
         CHECK(!has(op, SG_PER_SAMPLE), "a permutation has no batch dim");
         break;
+    case SG_FN_BERNOULLI: CHECK(low >= 0 && low <= 1, "the probability (alpha) is not in [0, 1]"); break;
     default: return "fn is not a random kind";
     }
     return check_per_sample(op, y);

@@ -20,6 +20,7 @@
  *   NORMAL  words come in pairs (w0, w1), (w2, w3) of a block: r = sqrt(-2 ln(((w0 >> 8) + 1) 2^-24)), t = 2 pi u(w1);
  *           the first element of the pair is alpha + beta r cos t, the second alpha + beta r sin t (Box and Muller 1958)
  *   DROPOUT keeps where w >= threshold(p) = p 2^32 rounded to nearest
+ *   BERNOULLI of probability q: 1 where w >= threshold(1 - q), else 0: the elements that DROPOUT(1 - q) keeps
  *   PERMUTATION of n: Fisher-Yates over 0..n-1: for i = n-1 down to 1 swap element i with element (w_i (i+1)) >> 32,
  *           w_i = the word of index i of sample 0; n <= 2^31. */
 #ifndef SG_KERNELS_PHILOX_H

@@ -64,7 +64,7 @@ static double unary_slope(sg_fn fn, double s, double a, double b) {
     case SG_FN_GELU_TANH: return gelu_tanh_slope(s);
     case SG_FN_GELU_ERF: return 0.5 * (1 + erf(s / SQRT_2)) + s * ONE_OVER_SQRT_2_PI * exp(-0.5 * s * s);
     case SG_FN_SILU: return sigmoid(s) * (1 + s * (1 - sigmoid(s)));
-    case SG_FN_ELU: return s > 0 ? 1 : s + a;
+    case SG_FN_ELU: return s > 0 ? 1 : a * exp(s);
     case SG_FN_TANH: return 1 - s * s;
     case SG_FN_SIGMOID: return s * (1 - s);
     case SG_FN_EXP: return s;

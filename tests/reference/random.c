@@ -62,6 +62,8 @@ sg_code ref_RANDOM(const ref_call *call) {
             *y = a->alpha + a->beta * normal_at(&d, i);
         } else if (a->fn == SG_FN_UNIFORM) {
             *y = a->alpha + (a->beta - a->alpha) * sg_random_unit(word_at(&d, i));
+        } else if (a->fn == SG_FN_BERNOULLI) {
+            *y = word_at(&d, i) >= sg_random_drop_threshold(1 - a->alpha);
         } else {
             *y = (double)sg_random_integer(word_at(&d, i), (int64_t)a->alpha, (uint64_t)(a->beta - a->alpha));
         }
