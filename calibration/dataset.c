@@ -61,7 +61,7 @@ static sg_code camera_size(const char *path, const char *camera, const json_t *f
 }
 
 static sg_code add_camera(const char *path, const char *name, const json_t *feature, sg_dataset *d, sg_status *status) {
-    int64_t height, width;
+    int64_t height = 0, width = 0;
     sg_code code = camera_size(path, name, feature, &height, &width, status);
     if (code != SG_OK) return code;
     if (d->cameras == 0) {
