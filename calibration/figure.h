@@ -21,5 +21,12 @@ sg_figure sg_figure_make(double value, sg_log_sd parts, sg_evidence evidence, do
 sg_figure sg_figure_upper(double value, sg_log_sd parts, sg_evidence evidence, double interval);
 /* Products and quotients with exact numbers keep the log sd: scale * value^power (power 1 or -1). */
 sg_figure sg_figure_scaled(const sg_figure *figure, double scale, int power);
+/* An exact amount more or less, never below zero. The parts stay those of the figure. */
+sg_figure sg_figure_shifted(const sg_figure *figure, double offset);
+/* The larger of two independent times. Both bounds are the larger of both: where the smaller figure is the more uncertain
+ * one, the truth may well lie above the larger, and the parts and the evidence are then the smaller figure's. */
+sg_figure sg_figure_max(const sg_figure *a, const sg_figure *b);
+/* Sum of independent figures: parts by share in quadrature, evidence the weakest of those that make 10 % or more. */
+sg_figure sg_figure_sum(const sg_figure *terms, size_t n, double interval);
 
 #endif

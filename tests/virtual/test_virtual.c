@@ -1,0 +1,565 @@
+/* The virtual device: prices and their derivatives, clocks, joins, collectives, memory. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/virtual/machine.h"
+
+static void near_at(double a, double b, double tolerance, int line) {
+    if (fabs(a - b) <= tolerance) return;
+    print_error("line %d: %.17g is not within %g of %.17g\n", line, a, tolerance, b);
+    fail();
+}
+#define assert_near(a, b, tolerance) near_at(a, b, tolerance, __LINE__)
+
+/* A machine of round numbers; group 0, log sd 0. */
+static sg_machine round_machine(void) {
+    sg_machine m;
+    sg_machine_init(&m);
+    (void)snprintf(m.name, sizeof m.name, "round");
+    (void)snprintf(m.device_class, sizeof m.device_class, "cuda");
+    m.caching_allocator = true;
+    m.memory_bytes = (uint64_t)8 << 30;
+    for (int i = 0; i < SG_M_COUNT; i++) m.p[i].value = 1;
+    m.p[SG_M_PEAK_F32].value = 10e12;
+    m.p[SG_M_PEAK_TF32].value = 20e12;
+    m.p[SG_M_PEAK_BF16].value = 40e12;
+    m.p[SG_M_PEAK_F16].value = 40e12;
+    m.p[SG_M_BANDWIDTH].value = 1e12;
+    for (int c = 0; c < SG_CLASS_COUNT; c++) {
+        m.p[sg_machine_eff_of((sg_op_class)c)].value = 0.5 + 0.02 * c;
+        m.p[sg_machine_factor_of((sg_op_class)c)].value = 1 + 0.03 * c;
+    }
+    m.p[SG_M_KERNEL_START_S].value = 4e-6;
+    m.p[SG_M_KERNEL_FLOOR_S].value = 2e-6;
+    m.p[SG_M_HOST_OP_S].value = 10e-6;
+    m.p[SG_M_HOST_BACKWARD].value = 0.5;
+    m.p[SG_M_HOST_VIEW].value = 0.3;
+    m.p[SG_M_HOST_OPTIMIZER_OPS].value = 100;
+    m.p[SG_M_HOST_OPTIMIZER_S].value = 1e-3;
+    m.p[SG_M_HOST_SYNC_S].value = 15e-6;
+    m.p[SG_M_COPY_BANDWIDTH].value = 10e9;
+    m.p[SG_M_COLLECTIVE_BUSBW].value = 100e9;
+    m.p[SG_M_COLLECTIVE_LATENCY_S].value = 50e-6;
+    m.p[SG_M_OVERLAP_STRETCH].value = 1.25;
+    m.p[SG_M_CONTEXT_BYTES].value = 0x1p29;
+    return m;
+}
+
+typedef struct sample_op {
+    sg_op op;
+    sg_desc desc[16];
+} sample_op;
+
+static sg_desc shape(sg_dtype dtype, int ndim, int64_t a, int64_t b, int64_t c, int64_t d) {
+    return sg_desc_make(dtype, ndim, (const int64_t[]){a, b, c, d});
+}
+
+static void make_matmul(sample_op *s, int64_t m, int64_t k, int64_t n, sg_compute compute) {
+    memset(s, 0, sizeof *s);
+    s->desc[0] = shape(SG_F32, 2, m, k, 0, 0);
+    s->desc[1] = shape(SG_F32, 2, k, n, 0, 0);
+    s->desc[2] = shape(SG_F32, 2, m, n, 0, 0);
+    s->op = (sg_op){.kind = SG_OP_MATMUL, .n_in = 2, .n_out = 1, .desc = s->desc};
+    s->op.attrs.compute = compute;
+    s->op.attrs.alpha = 1;
+    assert_null(sg_op_check(&s->op));
+}
+
+static void make_conv(sample_op *s, int64_t channels) {
+    memset(s, 0, sizeof *s);
+    s->desc[0] = shape(SG_F32, 4, 4, channels, 60, 80);
+    s->desc[1] = shape(SG_F32, 4, channels, channels, 3, 3);
+    s->desc[2] = shape(SG_F32, 4, 4, channels, 60, 80);
+    s->op = (sg_op){.kind = SG_OP_CONV, .n_in = 2, .n_out = 1, .desc = s->desc};
+    s->op.attrs = (sg_attrs){.compute = SG_COMPUTE_TF32, .kernel = {3, 3}, .stride = {1, 1}, .pad = {1, 1}};
+    assert_null(sg_op_check(&s->op));
+}
+
+static void make_unary(sample_op *s, int64_t n) {
+    memset(s, 0, sizeof *s);
+    s->desc[0] = s->desc[1] = shape(SG_F32, 1, n, 0, 0, 0);
+    s->op = (sg_op){.kind = SG_OP_UNARY, .n_in = 1, .n_out = 1, .desc = s->desc};
+    s->op.attrs.fn = SG_FN_RELU;
+    assert_null(sg_op_check(&s->op));
+}
+
+static void make_foreach(sample_op *s, int64_t n) {
+    memset(s, 0, sizeof *s);
+    for (int i = 0; i < 8; i++) s->desc[i] = shape(SG_F32, 1, n, 0, 0, 0);
+    s->op = (sg_op){.kind = SG_OP_FOREACH, .n_in = 4, .n_out = 4, .desc = s->desc};
+    s->op.attrs.fn = SG_FN_SQRT;
+    s->op.attrs.count = 4;
+    assert_null(sg_op_check(&s->op));
+}
+
+static double price(const sg_machine *m, const sg_op *op) {
+    double s;
+    sg_status status;
+    assert_int_equal(sg_machine_price(m, op, &s, NULL, &status), SG_OK);
+    return s;
+}
+
+/* Far from the knee a price is the plain formula of its class. */
+static void test_price_formulas(void **state) {
+    (void)state;
+    sg_machine m = round_machine();
+    sample_op s;
+    make_matmul(&s, 4096, 4096, 4096, SG_COMPUTE_BF16);
+    double flops = 2.0 * 4096 * 4096 * 4096;
+    double eff = m.p[SG_M_EFF_GEMM].value;
+    assert_near(price(&m, &s.op) / (flops / (eff * 40e12) + 4e-6), 1, 1e-3);
+    make_matmul(&s, 4096, 4096, 4096, SG_COMPUTE_F32);
+    assert_near(price(&m, &s.op) / (flops / (eff * 10e12) + 4e-6), 1, 1e-3);
+
+    /* a thin product is bound by its bytes, at the element-wise efficiency */
+    make_matmul(&s, 1, 8192, 8192, SG_COMPUTE_BF16);
+    double bytes = 4.0 * (8192.0 * 8192 + 8192 + 8192);
+    double eff_e = m.p[SG_M_EFF_ELEMENTWISE].value;
+    assert_near(price(&m, &s.op) / (bytes / (eff_e * 1e12) + 4e-6), 1, 1e-3);
+
+    /* a 2-D convolution pays for both */
+    make_conv(&s, 64);
+    flops = 2.0 * 4 * 60 * 80 * 64 * 64 * 9;
+    bytes = 4.0 * (2 * 4 * 64 * 60 * 80 + 64 * 64 * 9);
+    double both = flops / (m.p[SG_M_EFF_CONV].value * 20e12) + bytes / (eff_e * 1e12) + 4e-6;
+    assert_near(price(&m, &s.op) / (both * m.p[SG_M_FACTOR_CONV].value), 1, 1e-9);
+
+    /* element-wise: bytes, or the floor */
+    double factor = m.p[SG_M_FACTOR_ELEMENTWISE].value;
+    make_unary(&s, 1 << 26);
+    assert_near(price(&m, &s.op) / (factor * 8 * 0x1p26 / (eff_e * 1e12)), 1, 1e-3);
+    make_unary(&s, 16);
+    assert_near(price(&m, &s.op) / (factor * 2e-6), 1, 1e-3);
+
+    /* a list costs a floor per launch */
+    make_foreach(&s, 10);
+    sg_cost cost = sg_op_cost(&s.op);
+    assert_true(cost.launches >= 1);
+    assert_near(price(&m, &s.op) / (m.p[SG_M_FACTOR_OPTIMIZER].value * (double)cost.launches * 2e-6), 1, 1e-3);
+}
+
+/* The gradient is the derivative: central differences in every log parameter, below, at and above the knee. */
+static void test_price_gradient(void **state) {
+    (void)state;
+    sg_machine m = round_machine();
+    sample_op samples[9];
+    make_matmul(&samples[0], 4096, 4096, 4096, SG_COMPUTE_BF16);
+    make_matmul(&samples[1], 1, 4096, 4096, SG_COMPUTE_TF32);
+    make_matmul(&samples[2], 64, 512, 64, SG_COMPUTE_F16);
+    make_matmul(&samples[3], 20, 4096, 4096, SG_COMPUTE_F32); /* near the knee */
+    make_conv(&samples[4], 64);
+    make_conv(&samples[5], 3);
+    make_unary(&samples[6], 1 << 24);
+    make_unary(&samples[7], 140000); /* near the floor */
+    make_foreach(&samples[8], 1 << 20);
+    for (size_t k = 0; k < sizeof samples / sizeof *samples; k++) {
+        double gradient[SG_M_COUNT], s;
+        samples[k].op.desc = samples[k].desc;
+        assert_int_equal(sg_machine_price(&m, &samples[k].op, &s, gradient, NULL), SG_OK);
+        int depends = 0;
+        for (int i = 0; i < SG_M_COUNT; i++) {
+            const double h = 1e-5;
+            sg_machine up = m, down = m;
+            up.p[i].value *= exp(h);
+            down.p[i].value *= exp(-h);
+            double numeric = (price(&up, &samples[k].op) - price(&down, &samples[k].op)) / (2 * h);
+            assert_near(gradient[i] / s, numeric / s, 1e-6);
+            depends += gradient[i] != 0;
+        }
+        assert_in_range(depends, 4, 7);
+    }
+}
+
+/* A parameter that is unknown is named, and only where it is needed. */
+static void test_missing_parameter(void **state) {
+    (void)state;
+    sg_machine m = round_machine();
+    m.p[SG_M_PEAK_BF16].value = NAN;
+    sample_op s;
+    sg_status status;
+    double seconds;
+    make_matmul(&s, 8, 8, 8, SG_COMPUTE_BF16);
+    assert_int_equal(sg_machine_price(&m, &s.op, &seconds, NULL, &status), SG_NO);
+    assert_non_null(strstr(status.text, "peak_bf16_flops"));
+    assert_non_null(strstr(status.text, "round"));
+    make_matmul(&s, 8, 8, 8, SG_COMPUTE_F32);
+    assert_int_equal(sg_machine_price(&m, &s.op, &seconds, NULL, &status), SG_OK);
+    make_matmul(&s, 8, 8, 8, SG_COMPUTE_F64);
+    for (int d = 0; d < 3; d++) s.desc[d].dtype = SG_F64;
+    assert_int_equal(sg_machine_price(&m, &s.op, &seconds, NULL, &status), SG_NO);
+}
+
+/* ---- the device ---------------------------------------------------------------------------------------------------- */
+
+typedef struct bench {
+    sg_machine machine;
+    const sg_device_api *api;
+    sg_device *device;
+} bench;
+
+static void bench_open(bench *b, const sg_machine *machine) {
+    b->machine = *machine;
+    b->api = sg_virtual_device();
+    assert_int_equal(b->api->abi, SG_DEVICE_ABI);
+    assert_int_equal(b->api->struct_bytes, sizeof(sg_device_api));
+    sg_device_options options = {.machine = &b->machine};
+    assert_int_equal(b->api->open(&options, &b->device, NULL), SG_OK);
+}
+
+static void run(bench *b, sg_plan *plan) {
+    assert_int_equal(b->api->launch(b->device, plan, SG_STREAM_COMPUTE, NULL, NULL, NULL, NULL), SG_OK);
+}
+
+static void work(bench *b, sg_host_class cls, int64_t count) {
+    assert_int_equal(b->api->host_work(b->device, cls, count, NULL), SG_OK);
+}
+
+static void wait_all(bench *b) {
+    assert_int_equal(b->api->stream_wait(b->device, SG_STREAM_COMPUTE, NULL), SG_OK);
+}
+
+static sg_virtual_report report_of(const bench *b) {
+    sg_virtual_report r;
+    sg_virtual_read(b->device, &r);
+    return r;
+}
+
+/* One small training-like sequence with everything that advances a clock. Returns the host's seconds. */
+static double sequence(const sg_machine *m, sg_virtual_report *report) {
+    bench b;
+    bench_open(&b, m);
+    sample_op s[3];
+    make_matmul(&s[0], 2048, 2048, 2048, SG_COMPUTE_F32);
+    make_unary(&s[1], 1 << 22);
+    make_conv(&s[2], 32);
+    sg_op ops[3];
+    for (int i = 0; i < 3; i++) {
+        ops[i] = s[i].op;
+        ops[i].desc = s[i].desc;
+    }
+    sg_plan *plans[3];
+    assert_int_equal(b.api->prepare(b.device, ops, 3, plans, NULL), SG_OK);
+    sg_comm *comm = NULL;
+    sg_event *ready = NULL;
+    assert_int_equal(b.api->comm_create(b.device, &(sg_comm_options){.ranks = 4}, &comm, NULL), SG_OK);
+    assert_int_equal(b.api->event_create(b.device, &ready, NULL), SG_OK);
+    assert_int_equal(b.api->copy(b.device, NULL, NULL, 1 << 20, SG_COPY_TO_DEVICE, SG_STREAM_COPY, NULL), SG_OK);
+    assert_int_equal(b.api->event_record(b.device, ready, SG_STREAM_COPY, NULL), SG_OK);
+    assert_int_equal(b.api->event_wait(b.device, ready, SG_STREAM_COMPUTE, NULL), SG_OK);
+    for (int i = 0; i < 12; i++) {
+        work(&b, i % 2 ? SG_HOST_OP_FORWARD : SG_HOST_OP_BACKWARD, 1 + i % 3);
+        work(&b, SG_HOST_VIEW_FORWARD, 2);
+        run(&b, plans[i % 3]);
+        if (i % 4 == 3) {
+            assert_int_equal(b.api->event_record(b.device, ready, SG_STREAM_COMPUTE, NULL), SG_OK);
+            assert_int_equal(b.api->event_wait(b.device, ready, SG_STREAM_COLLECTIVE, NULL), SG_OK);
+            assert_int_equal(b.api->all_reduce_mean(b.device, comm, NULL, 3 << 20, SG_F32, NULL), SG_OK);
+        }
+        if (i == 5) {
+            wait_all(&b);
+            work(&b, SG_HOST_SYNC, 1);
+        }
+    }
+    assert_int_equal(b.api->event_record(b.device, ready, SG_STREAM_COLLECTIVE, NULL), SG_OK);
+    assert_int_equal(b.api->event_wait(b.device, ready, SG_STREAM_COMPUTE, NULL), SG_OK);
+    work(&b, SG_HOST_OPTIMIZER, 1);
+    run(&b, plans[1]);
+    wait_all(&b);
+    *report = report_of(&b);
+    double end = b.api->now(b.device);
+    assert_true(end == report->host_s);
+    b.api->event_destroy(b.device, ready);
+    b.api->comm_destroy(b.device, comm);
+    b.api->plans_free(b.device, plans, 3);
+    b.api->close(b.device);
+    return end;
+}
+
+/* Derivatives of the host clock through waits, overlap and joins equal central differences, in three regimes. */
+static void test_clock_gradient(void **state) {
+    (void)state;
+    const double host_op[3] = {1e-7, 100e-6, 3e-3};
+    for (int regime = 0; regime < 3; regime++) {
+        sg_machine m = round_machine();
+        m.p[SG_M_HOST_OP_S].value = host_op[regime];
+        sg_virtual_report r, ignored;
+        double s = sequence(&m, &r), sum = 0;
+        for (int i = 0; i < SG_M_COUNT; i++) {
+            const double h = 1e-6;
+            sg_machine up = m, down = m;
+            up.p[i].value *= exp(h);
+            down.p[i].value *= exp(-h);
+            double numeric = (sequence(&up, &ignored) - sequence(&down, &ignored)) / (2 * h);
+            assert_near(r.gradient[i] / s, numeric / s, 1e-5);
+            sum += fabs(r.gradient[i]);
+        }
+        assert_true(sum > 0.5 * s);
+    }
+}
+
+static sg_machine without_host(void) {
+    sg_machine m = round_machine();
+    m.p[SG_M_HOST_OP_S].value = m.p[SG_M_HOST_OPTIMIZER_S].value = m.p[SG_M_HOST_SYNC_S].value = 0;
+    return m;
+}
+
+/* Zero host cost, one stream: the host's clock after a wait is the sum of prices. */
+static void test_no_host_is_sum_of_prices(void **state) {
+    (void)state;
+    sg_machine m = without_host();
+    bench b;
+    bench_open(&b, &m);
+    sample_op s[2];
+    make_matmul(&s[0], 512, 512, 512, SG_COMPUTE_BF16);
+    make_unary(&s[1], 1 << 20);
+    sg_op ops[2] = {s[0].op, s[1].op};
+    sg_plan *plans[2];
+    assert_int_equal(b.api->prepare(b.device, ops, 2, plans, NULL), SG_OK);
+    double expected = 0;
+    for (int i = 0; i < 100; i++) {
+        work(&b, SG_HOST_OP_FORWARD, 1);
+        run(&b, plans[i % 2]);
+        expected += price(&m, &ops[i % 2]);
+    }
+    assert_true(b.api->now(b.device) == 0); /* nothing waited yet */
+    wait_all(&b);
+    assert_near(b.api->now(b.device) / expected, 1, 1e-12);
+    sg_virtual_report r = report_of(&b);
+    assert_near(r.device_busy_s / expected, 1, 1e-12);
+    assert_near((r.class_s[SG_CLASS_GEMM] + r.class_s[SG_CLASS_ELEMENTWISE]) / expected, 1, 1e-12);
+    assert_true(r.host_busy_s == 0);
+    b.api->plans_free(b.device, plans, 2);
+    b.api->close(b.device);
+}
+
+/* Zero prices: the step is the sum of host costs. Each class costs what the machine says. */
+static void test_no_prices_is_sum_of_host(void **state) {
+    (void)state;
+    sg_machine m = round_machine();
+    for (int i = SG_M_PEAK_F32; i <= SG_M_BANDWIDTH; i++) m.p[i].value = 1e300;
+    m.p[SG_M_KERNEL_START_S].value = m.p[SG_M_KERNEL_FLOOR_S].value = 0;
+    bench b;
+    bench_open(&b, &m);
+    sample_op s;
+    make_unary(&s, 1 << 20);
+    sg_plan *plan;
+    assert_int_equal(b.api->prepare(b.device, &s.op, 1, &plan, NULL), SG_OK);
+    work(&b, SG_HOST_OP_FORWARD, 7);
+    run(&b, plan);
+    work(&b, SG_HOST_OP_BACKWARD, 5);
+    work(&b, SG_HOST_VIEW_FORWARD, 11);
+    work(&b, SG_HOST_VIEW_BACKWARD, 13);
+    work(&b, SG_HOST_OPTIMIZER, 1);
+    work(&b, SG_HOST_SYNC, 2);
+    wait_all(&b);
+    double expected = 7 * 10e-6 + 5 * 5e-6 + 11 * 3e-6 + (100 * 10e-6 + 1e-3) + 2 * 15e-6;
+    assert_near(b.api->now(b.device) / expected, 1, 1e-9);
+    assert_near(report_of(&b).host_busy_s / expected, 1, 1e-9);
+    b.api->plans_free(b.device, &plan, 1);
+    b.api->close(b.device);
+}
+
+/* On a CPU the host computes: times add, whatever their size. */
+static void test_in_line_cpu(void **state) {
+    (void)state;
+    sg_machine m = round_machine();
+    (void)snprintf(m.device_class, sizeof m.device_class, "cpu");
+    bench b;
+    bench_open(&b, &m);
+    sample_op s;
+    make_unary(&s, 1 << 24);
+    sg_plan *plan;
+    assert_int_equal(b.api->prepare(b.device, &s.op, 1, &plan, NULL), SG_OK);
+    for (int i = 0; i < 3; i++) {
+        work(&b, SG_HOST_OP_FORWARD, 4);
+        run(&b, plan);
+    }
+    assert_near(b.api->now(b.device) / (3 * (40e-6 + price(&m, &s.op))), 1, 1e-12);
+    b.api->plans_free(b.device, &plan, 1);
+    b.api->close(b.device);
+}
+
+/* busbw law, one stream of collectives, and compute stretched exactly where they overlap. */
+static void test_collectives(void **state) {
+    (void)state;
+    sg_machine m = without_host();
+    bench b;
+    bench_open(&b, &m);
+    sg_comm *comm;
+    assert_int_equal(b.api->comm_create(b.device, &(sg_comm_options){.ranks = 4}, &comm, NULL), SG_OK);
+    sample_op s;
+    make_matmul(&s, 4096, 4096, 4096, SG_COMPUTE_F32);
+    sg_plan *plan;
+    assert_int_equal(b.api->prepare(b.device, &s.op, 1, &plan, NULL), SG_OK);
+    double alone = price(&m, &s.op);
+    const int64_t count = 25 << 18; /* 25 MiB of fp32 */
+    double each = 2.0 * 3 / 4 * 4 * (double)count / 100e9 + 50e-6;
+    assert_true(3 * each < alone);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(b.api->all_reduce_mean(b.device, comm, NULL, count, SG_F32, NULL), SG_OK);
+    run(&b, plan);
+    wait_all(&b);
+    /* 3 collectives of work done at 1/1.25, the rest at full speed */
+    assert_near(b.api->now(b.device) / (alone + 3 * each * (1 - 1 / 1.25)), 1, 1e-9);
+    assert_near(report_of(&b).collective_busy_s / (3 * each), 1, 1e-9);
+
+    sg_virtual_reset(b.device);
+    assert_true(b.api->now(b.device) == 0);
+    assert_int_equal(b.api->all_gather(b.device, comm, NULL, NULL, count / 4, SG_F32, NULL), SG_OK);
+    assert_int_equal(b.api->reduce_scatter_mean(b.device, comm, NULL, NULL, count / 4, SG_F32, NULL), SG_OK);
+    assert_int_equal(b.api->stream_wait(b.device, SG_STREAM_COLLECTIVE, NULL), SG_OK);
+    assert_near(b.api->now(b.device) / (each + 50e-6), 1, 1e-9); /* the two halves of an all-reduce */
+    b.api->comm_destroy(b.device, comm);
+
+    /* one rank: free */
+    sg_virtual_reset(b.device);
+    assert_int_equal(b.api->comm_create(b.device, &(sg_comm_options){.ranks = 1}, &comm, NULL), SG_OK);
+    assert_int_equal(b.api->all_reduce_mean(b.device, comm, NULL, count, SG_F32, NULL), SG_OK);
+    assert_int_equal(b.api->stream_wait(b.device, SG_STREAM_COLLECTIVE, NULL), SG_OK);
+    assert_true(b.api->now(b.device) == 0);
+    b.api->comm_destroy(b.device, comm);
+    sg_status status;
+    assert_int_equal(b.api->comm_create(b.device, &(sg_comm_options){.ranks = 0}, &comm, &status), SG_BAD_INPUT);
+    b.api->plans_free(b.device, &plan, 1);
+    b.api->close(b.device);
+
+    m.p[SG_M_COLLECTIVE_BUSBW].value = NAN;
+    bench_open(&b, &m);
+    assert_int_equal(b.api->comm_create(b.device, &(sg_comm_options){.ranks = 2}, &comm, &status), SG_NO);
+    assert_non_null(strstr(status.text, "collective_busbw"));
+    b.api->close(b.device);
+}
+
+/* Copies run beside compute and cost bytes / bandwidth; idle time passes on the host alone. */
+static void test_copies_and_idle(void **state) {
+    (void)state;
+    sg_machine m = without_host();
+    bench b;
+    bench_open(&b, &m);
+    assert_int_equal(b.api->copy(b.device, NULL, NULL, 10000000, SG_COPY_TO_DEVICE, SG_STREAM_COPY, NULL), SG_OK);
+    wait_all(&b);
+    assert_true(b.api->now(b.device) == 0);
+    assert_int_equal(b.api->stream_wait(b.device, SG_STREAM_COPY, NULL), SG_OK);
+    assert_near(b.api->now(b.device), 1e-3, 1e-12);
+    assert_int_equal(b.api->host_idle(b.device, 0.25, NULL), SG_OK);
+    assert_near(b.api->now(b.device), 0.251, 1e-12);
+    sg_event *e;
+    double at;
+    assert_int_equal(b.api->event_create(b.device, &e, NULL), SG_OK);
+    assert_int_equal(b.api->event_record(b.device, e, SG_STREAM_COMPUTE, NULL), SG_OK);
+    assert_int_equal(b.api->event_seconds(b.device, e, &at, NULL), SG_OK);
+    assert_near(at, 0.251, 1e-12);
+    b.api->event_destroy(b.device, e);
+    sg_status status;
+    assert_int_equal(b.api->host_idle(b.device, -1, &status), SG_BAD_INPUT);
+    assert_int_equal(b.api->host_idle(b.device, NAN, &status), SG_BAD_INPUT);
+    b.api->close(b.device);
+}
+
+/* Addresses differ, are aligned and end where the machine's memory (less the context) ends. */
+static void test_memory(void **state) {
+    (void)state;
+    sg_machine m = round_machine();
+    bench b;
+    bench_open(&b, &m);
+    void *one, *two, *three;
+    sg_status status;
+    assert_int_equal(b.api->segment_alloc(b.device, (uint64_t)4 << 30, &one, &status), SG_OK);
+    assert_int_equal(b.api->segment_alloc(b.device, 1, &two, &status), SG_OK);
+    assert_true((uintptr_t)one % 512 == 0 && (uintptr_t)two % 512 == 0);
+    assert_true((uintptr_t)two >= (uintptr_t)one + ((uint64_t)4 << 30));
+    /* 8 GiB - 0.5 GiB context - 4 GiB - 1 byte are left */
+    uint64_t left = ((uint64_t)7 << 29) - 1;
+    assert_int_equal(b.api->segment_alloc(b.device, left + 1, &three, &status), SG_NO);
+    assert_null(three);
+    assert_non_null(strstr(status.text, "out of memory"));
+    assert_int_equal(b.api->segment_alloc(b.device, left, &three, &status), SG_OK);
+    b.api->segment_free(b.device, one, (uint64_t)4 << 30);
+    assert_int_equal(b.api->segment_alloc(b.device, (uint64_t)4 << 30, &one, &status), SG_OK);
+    assert_true(one != two && one != three);
+    assert_int_equal(b.api->segment_alloc(b.device, UINT64_MAX, &one, &status), SG_NO);
+    b.api->close(b.device);
+    m.memory_bytes = 0; /* unknown: no limit but the address range */
+    bench_open(&b, &m);
+    assert_int_equal(b.api->segment_alloc(b.device, (uint64_t)1 << 50, &one, &status), SG_OK);
+    assert_int_equal(b.api->segment_alloc(b.device, UINT64_MAX, &one, &status), SG_NO);
+    b.api->close(b.device);
+}
+
+/* Refusals name the op and what is missing; nothing is prepared then. */
+static void test_refusals(void **state) {
+    (void)state;
+    const sg_device_api *api = sg_virtual_device();
+    sg_status status;
+    sg_device *none;
+    assert_int_equal(api->open(&(sg_device_options){0}, &none, &status), SG_BAD_INPUT);
+    sg_machine m = round_machine();
+    m.p[SG_M_EFF_CONV].value = m.p[SG_M_HOST_OP_S].value = NAN;
+    bench b;
+    bench_open(&b, &m);
+    sample_op s[2];
+    make_unary(&s[0], 8);
+    make_conv(&s[1], 8);
+    sg_op ops[2] = {s[0].op, s[1].op};
+    sg_plan *plans[2];
+    assert_int_equal(api->prepare(b.device, ops, 2, plans, &status), SG_NO);
+    assert_non_null(strstr(status.text, "CONV"));
+    assert_non_null(strstr(status.text, "eff_conv"));
+    assert_int_equal(api->host_work(b.device, SG_HOST_OP_FORWARD, 1, &status), SG_NO);
+    assert_non_null(strstr(status.text, "host_op_s"));
+    sg_device_info info;
+    assert_int_equal(api->info(b.device, &info, &status), SG_OK);
+    assert_false(info.executes);
+    assert_true(info.caching);
+    api->close(b.device);
+}
+
+/* Variance in log units: independent parameters in quadrature, groups linearly, a covariance as it is. */
+static void test_variance(void **state) {
+    (void)state;
+    sg_machine m = round_machine();
+    double g[SG_M_COUNT] = {0};
+    g[SG_M_PEAK_F32] = -0.6;
+    g[SG_M_BANDWIDTH] = -0.4;
+    m.p[SG_M_PEAK_F32].log_sd = 0.1;
+    m.p[SG_M_BANDWIDTH].log_sd = 0.2;
+    assert_near(sg_machine_log_variance(&m, g, 1), 0.06 * 0.06 + 0.08 * 0.08, 1e-12);
+    assert_near(sg_machine_log_variance(&m, g, 2), (0.06 * 0.06 + 0.08 * 0.08) / 4, 1e-12);
+    m.p[SG_M_PEAK_F32].group = m.p[SG_M_BANDWIDTH].group = 3;
+    assert_near(sg_machine_log_variance(&m, g, 1), 0.14 * 0.14, 1e-12);
+    m.covariance = calloc((size_t)SG_M_COUNT * SG_M_COUNT, sizeof *m.covariance);
+    assert_non_null(m.covariance);
+    m.covariance[SG_M_PEAK_F32 * SG_M_COUNT + SG_M_PEAK_F32] = 0.04;
+    m.covariance[SG_M_PEAK_F32 * SG_M_COUNT + SG_M_BANDWIDTH] = -0.01;
+    m.covariance[SG_M_BANDWIDTH * SG_M_COUNT + SG_M_PEAK_F32] = -0.01;
+    m.covariance[SG_M_BANDWIDTH * SG_M_COUNT + SG_M_BANDWIDTH] = 0.02;
+    double expected = 0.36 * 0.04 + 2 * 0.24 * -0.01 + 0.16 * 0.02;
+    assert_near(sg_machine_log_variance(&m, g, 1), expected, 1e-12);
+    sg_machine_clear(&m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_price_formulas),
+        cmocka_unit_test(test_price_gradient),
+        cmocka_unit_test(test_missing_parameter),
+        cmocka_unit_test(test_clock_gradient),
+        cmocka_unit_test(test_no_host_is_sum_of_prices),
+        cmocka_unit_test(test_no_prices_is_sum_of_host),
+        cmocka_unit_test(test_in_line_cpu),
+        cmocka_unit_test(test_collectives),
+        cmocka_unit_test(test_copies_and_idle),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_variance),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
