@@ -1,9 +1,10 @@
 /* LeRobot's meta/info.json, versions 2.0, 2.1 and 3.0. */
 #include "calibration/dataset.h"
 
-#include "calibration/json_file.h"
+#include "calibration/tree.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -26,29 +27,52 @@ static sg_code find_info(const char *path, char *out, size_t room, sg_status *st
     return sg_fail(status, SG_BAD_INPUT, "%s is no LeRobot data set: it holds no meta/info.json", path);
 }
 
-/* Position of the first name that contains `word` in a list of dimension names, or -1. */
-static int dim_named(const json_t *names, const char *word) {
-    for (size_t i = 0; json_is_array(names) && i < json_array_size(names) && i < 3; i++) {
-        const char *name = json_string_value(json_array_get(names, i));
-        if (name && strncmp(name, word, strlen(word)) == 0) return (int)i;
+static const sg_node *nth(const sg_node *list, size_t index) {
+    const sg_node *node = list && list->kind == SG_NODE_LIST ? list->child : NULL;
+    for (; node && index > 0; index--) node = node->next;
+    return node;
+}
+
+static bool says(const sg_node *node, const char *text) {
+    return node && node->kind == SG_NODE_SCALAR && strcmp(node->text, text) == 0;
+}
+
+/* Position of the first of three names that starts with `word`, or -1. */
+static int dim_named(const sg_node *names, const char *word) {
+    for (size_t i = 0; i < 3; i++) {
+        const sg_node *name = nth(names, i);
+        if (name && name->kind == SG_NODE_SCALAR && strncmp(name->text, word, strlen(word)) == 0) return (int)i;
     }
     return -1;
 }
 
-/* Shapes come as (h, w, c) or (c, h, w): the names tell; without names, the dim of 1, 3 or 4 elements is the channels. */
-static sg_code camera_size(const char *path, const char *camera, const json_t *feature, int64_t *height, int64_t *width,
-                           sg_status *status) {
-    const json_t *shape = json_object_get(feature, "shape"), *names = json_object_get(feature, "names");
-    if (!json_is_array(shape) || json_array_size(shape) != 3)
-        return sg_fail(status, SG_BAD_INPUT, "%s: camera '%.64s' needs a shape of three numbers", path, camera);
-    int64_t size[3];
-    for (size_t i = 0; i < 3; i++) {
-        const json_t *n = json_array_get(shape, i);
-        size[i] = json_is_integer(n) ? (int64_t)json_integer_value(n) : 0;
-        if (size[i] < 1 || size[i] > 100000)
-            return sg_fail(status, SG_BAD_INPUT,
-                           "%s: camera '%.64s': a shape of three numbers from 1 to 100000 is expected", path, camera);
+/* Sizes of a shape with `n` dims, each from 1 to `most`. */
+static sg_code shape_of(const sg_tree *tree, const sg_node *feature, size_t n, int64_t most, int64_t *size,
+                        sg_status *status) {
+    const sg_node *shape;
+    sg_code code = sg_node_child(tree, feature, "shape", SG_NODE_LIST, &shape, status);
+    if (code != SG_OK) return code;
+    if (shape->n_children != n)
+        return sg_node_fail(tree, shape, status, "a shape of %zu number%s is expected", n, n == 1 ? "" : "s");
+    for (size_t i = 0; i < n; i++) {
+        const sg_node *value = nth(shape, i);
+        char *end = NULL;
+        long long number = 0;
+        if (value->kind == SG_NODE_SCALAR && !value->text_only) number = strtoll(value->text, &end, 10);
+        if (number < 1 || number > most || (end && *end))
+            return sg_node_fail(tree, shape, status, "whole numbers from 1 to %lld are expected", (long long)most);
+        size[i] = number;
     }
+    return SG_OK;
+}
+
+/* Shapes come as (h, w, c) or (c, h, w): the names tell; without names, a first dim of at most 4 is the channels. */
+static sg_code camera_size(const sg_tree *tree, const sg_node *feature, int64_t *height, int64_t *width,
+                           sg_status *status) {
+    int64_t size[3];
+    sg_code code = shape_of(tree, feature, 3, 100000, size, status);
+    if (code != SG_OK) return code;
+    const sg_node *names = sg_node_get(feature, "names");
     int h = dim_named(names, "height"), w = dim_named(names, "width");
     if (h < 0 || w < 0) {
         bool channels_first = size[0] <= 4 && size[2] > 4;
@@ -60,19 +84,19 @@ static sg_code camera_size(const char *path, const char *camera, const json_t *f
     return SG_OK;
 }
 
-static sg_code add_camera(const char *path, const char *name, const json_t *feature, sg_dataset *d, sg_status *status) {
+static sg_code add_camera(const sg_tree *tree, const sg_node *feature, sg_dataset *d, sg_status *status) {
     int64_t height = 0, width = 0;
-    sg_code code = camera_size(path, name, feature, &height, &width, status);
+    sg_code code = camera_size(tree, feature, &height, &width, status);
     if (code != SG_OK) return code;
     if (d->cameras == 0) {
         d->image_height = height;
         d->image_width = width;
-        const json_t *info = json_object_get(feature, "info");
-        if (!info) info = json_object_get(feature, "video_info");
-        const char *codec = json_string_value(json_object_get(info, "video.codec"));
-        if (codec)
-            (void)snprintf(d->codec, sizeof d->codec, "%.23s", codec);
-        else if (strcmp(json_string_value(json_object_get(feature, "dtype")), "image") == 0)
+        const sg_node *info = sg_node_get(feature, "info");
+        if (!info) info = sg_node_get(feature, "video_info");
+        const sg_node *codec = sg_node_get(info, "video.codec");
+        if (codec && codec->kind == SG_NODE_SCALAR)
+            (void)snprintf(d->codec, sizeof d->codec, "%.23s", codec->text);
+        else if (says(sg_node_get(feature, "dtype"), "image"))
             (void)snprintf(d->codec, sizeof d->codec, "image");
     } else if (height != d->image_height || width != d->image_width) {
         d->mixed_sizes = true;
@@ -81,68 +105,63 @@ static sg_code add_camera(const char *path, const char *name, const json_t *feat
     return SG_OK;
 }
 
-static sg_code vector_width(const char *path, const char *name, const json_t *feature, int64_t *out,
-                            sg_status *status) {
-    const json_t *shape = json_object_get(feature, "shape"), *first = json_array_get(shape, 0);
-    if (json_array_size(shape) != 1 || !json_is_integer(first) || json_integer_value(first) < 1 ||
-        json_integer_value(first) > 1000000)
-        return sg_fail(status, SG_BAD_INPUT, "%s: feature '%.64s': a shape of one number from 1 to 1000000 is expected",
-                       path, name);
-    *out = (int64_t)json_integer_value(first);
-    return SG_OK;
+/* Depth maps are no input of the policies sized here. */
+static bool is_camera(const sg_node *feature) {
+    const sg_node *dtype = sg_node_get(feature, "dtype");
+    const sg_node *depth = sg_node_get(sg_node_get(feature, "info"), "video.is_depth_map");
+    return (says(dtype, "video") || says(dtype, "image")) && !says(depth, "true");
 }
 
-static bool is_depth(const json_t *feature) {
-    const json_t *info = json_object_get(feature, "info");
-    return json_is_true(json_object_get(info, "video.is_depth_map"));
-}
-
-static sg_code read_features(const char *path, const json_t *root, sg_dataset *d, sg_status *status) {
-    json_t *features = json_object_get(root, "features"), *feature;
-    if (!json_is_object(features))
-        return sg_fail(status, SG_BAD_INPUT, "%s: key 'features' is missing; is this a LeRobot info.json?", path);
-    const char *name;
-    json_object_foreach(features, name, feature) {
-        const char *dtype = json_string_value(json_object_get(feature, "dtype"));
-        if (!dtype) return sg_fail(status, SG_BAD_INPUT, "%s: feature '%.64s' has no dtype", path, name);
-        sg_code code = SG_OK;
-        if ((strcmp(dtype, "video") == 0 || strcmp(dtype, "image") == 0) && !is_depth(feature))
-            code = add_camera(path, name, feature, d, status);
-        else if (strcmp(name, "observation.state") == 0)
-            code = vector_width(path, name, feature, &d->state_dim, status);
-        else if (strcmp(name, "action") == 0)
-            code = vector_width(path, name, feature, &d->action_dim, status);
-        if (code != SG_OK) return code;
+static sg_code read_features(const sg_tree *tree, sg_dataset *d, sg_status *status) {
+    const sg_node *features;
+    sg_code code = sg_node_child(tree, sg_tree_root(tree), "features", SG_NODE_MAP, &features, status);
+    for (const sg_node *f = code == SG_OK ? features->child : NULL; code == SG_OK && f; f = f->next) {
+        if (is_camera(f))
+            code = add_camera(tree, f, d, status);
+        else if (strcmp(f->key, "observation.state") == 0)
+            code = shape_of(tree, f, 1, 1000000, &d->state_dim, status);
+        else if (strcmp(f->key, "action") == 0)
+            code = shape_of(tree, f, 1, 1000000, &d->action_dim, status);
     }
-    return SG_OK;
+    return code;
 }
 
-static sg_code read_root(const char *path, const json_t *root, sg_dataset *d, sg_status *status) {
-    d->frames = -1;
-    sg_code code = sg_json_text(path, root, "codebase_version", d->version, sizeof d->version, status);
-    if (code == SG_OK) code = sg_json_text(path, root, "robot_type", d->robot, sizeof d->robot, status);
-    if (code == SG_OK) code = sg_json_int(path, root, "total_frames", 0, LARGE, &d->frames, status);
-    if (code == SG_OK) code = sg_json_int(path, root, "total_episodes", 0, LARGE, &d->episodes, status);
-    if (code == SG_OK) code = sg_json_int(path, root, "total_tasks", 0, LARGE, &d->tasks, status);
-    if (code == SG_OK) code = sg_json_real(path, root, "fps", &d->fps, status);
+static bool present(const sg_node *map, const char *key) {
+    const sg_node *node = sg_node_get(map, key);
+    return node && node->kind != SG_NODE_NULL;
+}
+
+static sg_code optional_int(const sg_tree *tree, const char *key, int64_t *out, sg_status *status) {
+    const sg_node *root = sg_tree_root(tree);
+    return present(root, key) ? sg_node_int(tree, root, key, 0, LARGE, out, status) : SG_OK;
+}
+
+static sg_code read_root(const sg_tree *tree, sg_dataset *d, sg_status *status) {
+    const sg_node *root = sg_tree_root(tree);
+    sg_code code = sg_node_text(tree, root, "codebase_version", d->version, sizeof d->version, status);
+    if (code == SG_OK && present(root, "robot_type"))
+        code = sg_node_text(tree, root, "robot_type", d->robot, sizeof d->robot, status);
+    if (code == SG_OK) code = sg_node_int(tree, root, "total_frames", 0, LARGE, &d->frames, status);
+    if (code == SG_OK) code = optional_int(tree, "total_episodes", &d->episodes, status);
+    if (code == SG_OK) code = optional_int(tree, "total_tasks", &d->tasks, status);
+    if (code == SG_OK && present(root, "fps")) code = sg_node_real(tree, root, "fps", 0, 1e6, &d->fps, status);
     if (code != SG_OK) return code;
-    if (strncmp(d->version, "v2.0", 4) != 0 && strncmp(d->version, "v2.1", 4) != 0 &&
-        strncmp(d->version, "v3.0", 4) != 0)
-        return sg_fail(status, SG_BAD_INPUT, "%s: codebase_version '%s' is not known; v2.0, v2.1 and v3.0 are", path,
-                       d->version);
-    if (d->frames < 0) return sg_fail(status, SG_BAD_INPUT, "%s: key 'total_frames' is missing", path);
-    if (d->frames == 0) return sg_fail(status, SG_BAD_INPUT, "%s: total_frames is 0: nothing to train on", path);
-    return read_features(path, root, d, status);
+    if (strcmp(d->version, "v2.0") != 0 && strcmp(d->version, "v2.1") != 0 && strcmp(d->version, "v3.0") != 0)
+        return sg_node_fail(tree, sg_node_get(root, "codebase_version"), status,
+                            "'%s' is not known; v2.0, v2.1 and v3.0 are", d->version);
+    if (d->frames == 0)
+        return sg_node_fail(tree, sg_node_get(root, "total_frames"), status, "0 frames: nothing to train on");
+    return read_features(tree, d, status);
 }
 
 sg_code sg_dataset_read(const char *path, sg_dataset *dataset, sg_status *status) {
     memset(dataset, 0, sizeof *dataset);
     sg_code code = find_info(path, dataset->path, sizeof dataset->path, status);
     if (code != SG_OK) return code;
-    json_t *root;
-    code = sg_json_file_read(dataset->path, &root, status);
+    sg_tree *tree;
+    code = sg_tree_read(dataset->path, &tree, status);
     if (code != SG_OK) return code;
-    code = read_root(dataset->path, root, dataset, status);
-    json_decref(root);
+    code = read_root(tree, dataset, status);
+    sg_tree_free(tree);
     return code;
 }

@@ -1,6 +1,6 @@
 /* LeRobot's train_config.json: which policy, how it is trained, and those of its fields that size it. */
 #include "calibration/dataset.h"
-#include "calibration/json_file.h"
+#include "calibration/tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,104 +25,95 @@ static sg_code add_setting(sg_train_config *c, const char *name, const char *val
     return SG_OK;
 }
 
-static const char *scalar_text(const json_t *value, char *buffer, size_t room) {
-    if (json_is_string(value)) return json_string_value(value);
-    if (json_is_boolean(value)) return json_is_true(value) ? "true" : "false";
-    if (json_is_integer(value))
-        (void)snprintf(buffer, room, "%lld", (long long)json_integer_value(value));
-    else if (json_is_real(value))
-        (void)snprintf(buffer, room, "%.15g", json_real_value(value));
-    else
-        return NULL;
-    return buffer;
-}
-
 /* Only keys that the family knows are taken: a config has dozens that do not change the cost of a step. */
-static sg_code known_fields(const json_t *policy, const sg_family *family, sg_train_config *c, sg_status *status) {
+static sg_code known_fields(const sg_node *policy, const sg_family *family, sg_train_config *c, sg_status *status) {
     for (size_t i = 0; family && i < family->n_keys; i++) {
-        char buffer[64];
-        const char *text = scalar_text(json_object_get(policy, family->keys[i].name), buffer, sizeof buffer);
-        sg_code code = text ? add_setting(c, family->keys[i].name, text, status) : SG_OK;
+        const sg_node *value = sg_node_get(policy, family->keys[i].name);
+        if (!value || value->kind != SG_NODE_SCALAR) continue;
+        sg_code code = add_setting(c, family->keys[i].name, value->text, status);
         if (code != SG_OK) return code;
     }
     return SG_OK;
 }
 
-static int64_t first_size(const json_t *feature) {
-    return (int64_t)json_integer_value(json_array_get(json_object_get(feature, "shape"), 0));
+/* Element `index` of a feature's shape as text, or NULL. */
+static const char *size_text(const sg_node *feature, size_t index) {
+    const sg_node *shape = sg_node_get(feature, "shape");
+    const sg_node *node = shape && shape->kind == SG_NODE_LIST ? shape->child : NULL;
+    for (; node && index > 0; index--) node = node->next;
+    return node && node->kind == SG_NODE_SCALAR ? node->text : NULL;
 }
 
-static sg_code add_size(sg_train_config *c, const sg_family *family, const char *name, int64_t value,
+static sg_code add_size(sg_train_config *c, const sg_family *family, const char *name, const char *text,
                         sg_status *status) {
-    if (value < 1) return SG_OK;
-    for (size_t i = 0; family && i < family->n_keys; i++)
-        if (strcmp(family->keys[i].name, name) == 0) {
-            char text[32];
-            (void)snprintf(text, sizeof text, "%lld", (long long)value);
-            return add_setting(c, name, text, status);
-        }
+    for (size_t i = 0; text && family && i < family->n_keys; i++)
+        if (strcmp(family->keys[i].name, name) == 0) return add_setting(c, name, text, status);
     return SG_OK;
+}
+
+static bool has_type(const sg_node *feature, const char *type) {
+    const sg_node *node = sg_node_get(feature, "type");
+    return node && node->kind == SG_NODE_SCALAR && strcmp(node->text, type) == 0;
 }
 
 /* input_features and output_features give cameras (VISUAL, shape c, h, w), state and action sizes. */
-static sg_code feature_sizes(json_t *policy, const sg_family *family, sg_train_config *c, sg_status *status) {
-    json_t *inputs = json_object_get(policy, "input_features"), *feature;
-    int64_t cameras = 0, height = 0, width = 0, state = 0;
-    const char *name;
-    json_object_foreach(inputs, name, feature) {
-        const char *type = json_string_value(json_object_get(feature, "type"));
-        const json_t *shape = json_object_get(feature, "shape");
-        if (type && strcmp(type, "VISUAL") == 0 && json_array_size(shape) == 3) {
-            if (cameras++ == 0) {
-                height = (int64_t)json_integer_value(json_array_get(shape, 1));
-                width = (int64_t)json_integer_value(json_array_get(shape, 2));
-            }
-        } else if (type && strcmp(type, "STATE") == 0) {
-            state = first_size(feature);
+static sg_code feature_sizes(const sg_node *policy, const sg_family *family, sg_train_config *c, sg_status *status) {
+    const sg_node *inputs = sg_node_get(policy, "input_features");
+    const sg_node *action = sg_node_get(sg_node_get(policy, "output_features"), "action");
+    const char *height = NULL, *width = NULL, *state = NULL;
+    int cameras = 0;
+    for (const sg_node *f = inputs && inputs->kind == SG_NODE_MAP ? inputs->child : NULL; f; f = f->next) {
+        if (has_type(f, "VISUAL") && cameras++ == 0) {
+            height = size_text(f, 1);
+            width = size_text(f, 2);
+        } else if (has_type(f, "STATE")) {
+            state = size_text(f, 0);
         }
     }
-    int64_t action = first_size(json_object_get(json_object_get(policy, "output_features"), "action"));
-    const struct {
-        const char *key;
-        int64_t value;
-    } sizes[] = {{"cameras", cameras},
-                 {"image_height", height},
-                 {"image_width", width},
-                 {"state_dim", state},
-                 {"action_dim", action}};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        sg_code code = add_size(c, family, sizes[i].key, sizes[i].value, status);
-        if (code != SG_OK) return code;
-    }
-    return SG_OK;
+    char count[16];
+    (void)snprintf(count, sizeof count, "%d", cameras);
+    sg_code code = add_size(c, family, "cameras", cameras ? count : NULL, status);
+    if (code == SG_OK) code = add_size(c, family, "image_height", height, status);
+    if (code == SG_OK) code = add_size(c, family, "image_width", width, status);
+    if (code == SG_OK) code = add_size(c, family, "state_dim", state, status);
+    if (code == SG_OK) code = add_size(c, family, "action_dim", size_text(action, 0), status);
+    return code;
+}
+
+static bool present(const sg_node *map, const char *key) {
+    const sg_node *node = sg_node_get(map, key);
+    return node && node->kind != SG_NODE_NULL;
+}
+
+static sg_code optional_int(const sg_tree *tree, const sg_node *map, const char *key, int64_t low, int64_t high,
+                            int64_t *out, sg_status *status) {
+    return present(map, key) ? sg_node_int(tree, map, key, low, high, out, status) : SG_OK;
 }
 
 /* accelerator.mixed_precision: "no", "fp16", "bf16" */
-static sg_code read_accelerator(const char *path, const json_t *root, sg_train_config *c, sg_status *status) {
-    const json_t *accelerator = json_object_get(root, "accelerator");
-    char mixed[16] = "";
-    sg_code code = sg_json_text(path, accelerator, "mixed_precision", mixed, sizeof mixed, status);
+static sg_code read_accelerator(const sg_tree *tree, sg_train_config *c, sg_status *status) {
+    const sg_node *accelerator = sg_node_get(sg_tree_root(tree), "accelerator");
+    char mixed[16] = "no";
+    sg_code code = SG_OK;
+    if (present(accelerator, "mixed_precision"))
+        code = sg_node_text(tree, accelerator, "mixed_precision", mixed, sizeof mixed, status);
     if (code != SG_OK) return code;
-    if (mixed[0] && strcmp(mixed, "no") != 0) (void)snprintf(c->precision, sizeof c->precision, "%s", mixed);
-    const json_t *accumulation = json_object_get(accelerator, "gradient_accumulation");
-    return sg_json_int(path, accumulation, "steps", 1, 1000000, &c->accumulation, status);
+    if (strcmp(mixed, "no") != 0) (void)snprintf(c->precision, sizeof c->precision, "%s", mixed);
+    const sg_node *accumulation = sg_node_get(accelerator, "gradient_accumulation");
+    return optional_int(tree, accumulation, "steps", 1, 1000000, &c->accumulation, status);
 }
 
-static sg_code read_root(const char *path, const json_t *root, sg_train_config *c, sg_status *status) {
-    json_t *policy = json_object_get(root, "policy");
-    if (!json_is_object(policy))
-        return sg_fail(status, SG_BAD_INPUT, "%s: key 'policy' is missing; is this a LeRobot train_config.json?", path);
-    sg_code code = sg_json_text(path, policy, "type", c->policy, sizeof c->policy, status);
-    if (code == SG_OK && !c->policy[0]) code = sg_fail(status, SG_BAD_INPUT, "%s: policy.type is missing", path);
-    if (code == SG_OK) code = sg_json_int(path, root, "batch_size", 1, LARGE, &c->batch, status);
-    if (code == SG_OK) code = sg_json_int(path, root, "steps", 0, LARGE, &c->steps, status);
-    if (code == SG_OK) code = sg_json_int(path, root, "num_workers", 0, 4096, &c->workers, status);
-    if (code == SG_OK) code = sg_json_int(path, root, "save_freq", -LARGE, LARGE, &c->save_freq, status);
-    if (code == SG_OK) code = read_accelerator(path, root, c, status);
-    if (code == SG_OK) {
-        json_t *dataset = json_object_get(root, "dataset");
-        code = sg_json_text(path, dataset, "repo_id", c->dataset_repo, sizeof c->dataset_repo, status);
-    }
+static sg_code read_root(const sg_tree *tree, sg_train_config *c, sg_status *status) {
+    const sg_node *root = sg_tree_root(tree), *policy, *dataset = sg_node_get(root, "dataset");
+    sg_code code = sg_node_child(tree, root, "policy", SG_NODE_MAP, &policy, status);
+    if (code == SG_OK) code = sg_node_text(tree, policy, "type", c->policy, sizeof c->policy, status);
+    if (code == SG_OK) code = optional_int(tree, root, "batch_size", 1, LARGE, &c->batch, status);
+    if (code == SG_OK) code = optional_int(tree, root, "steps", 0, LARGE, &c->steps, status);
+    if (code == SG_OK) code = optional_int(tree, root, "num_workers", 0, 4096, &c->workers, status);
+    if (code == SG_OK) code = optional_int(tree, root, "save_freq", -LARGE, LARGE, &c->save_freq, status);
+    if (code == SG_OK) code = read_accelerator(tree, c, status);
+    if (code == SG_OK && present(dataset, "repo_id"))
+        code = sg_node_text(tree, dataset, "repo_id", c->dataset_repo, sizeof c->dataset_repo, status);
     const sg_family *family = sg_family_find(c->policy);
     if (code == SG_OK) code = known_fields(policy, family, c, status);
     if (code == SG_OK) code = feature_sizes(policy, family, c, status);
@@ -132,11 +123,11 @@ static sg_code read_root(const char *path, const json_t *root, sg_train_config *
 sg_code sg_train_config_read(const char *path, sg_train_config *config, sg_status *status) {
     memset(config, 0, sizeof *config);
     config->workers = -1;
-    json_t *root;
-    sg_code code = sg_json_file_read(path, &root, status);
+    sg_tree *tree;
+    sg_code code = sg_tree_read(path, &tree, status);
     if (code != SG_OK) return code;
-    code = read_root(path, root, config, status);
-    json_decref(root);
+    code = read_root(tree, config, status);
+    sg_tree_free(tree);
     if (code != SG_OK) sg_train_config_clear(config);
     return code;
 }
