@@ -1,0 +1,32 @@
+/* durable_file.h: reading a whole file with a bound, a writer's lock, and replacing a file so that a kill or a full disk
+ * at any moment leaves the old or the new one. */
+#ifndef SG_SIM_DURABLE_FILE_H
+#define SG_SIM_DURABLE_FILE_H
+
+#include "kernels/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Reads a regular file of at most `most` bytes. *bytes is free'd by the caller. SG_BAD_INPUT: missing, a folder or a
+ * device, no permission, too large; SG_MACHINE: the disk or memory failed. */
+sg_code sg_file_read(const char *path, size_t most, unsigned char **bytes, size_t *n, sg_status *status);
+/* Whether something is at `path` (SG_BAD_INPUT when it is there and no regular file). */
+sg_code sg_file_exists(const char *path, bool *exists, sg_status *status);
+
+/* The lock of the one writer: flock on `path`.lock, which holds the writer's pid and goes away with the lock. */
+typedef struct sg_file_lock {
+    int fd;
+    char *path; /* of the lock file */
+} sg_file_lock;
+
+/* SG_BAD_INPUT names the other writer; SG_MACHINE: the folder cannot be written to. */
+sg_code sg_file_lock_take(const char *path, sg_file_lock *lock, sg_status *status);
+void sg_file_lock_release(sg_file_lock *lock);
+
+/* Replaces the content of `path` (the file itself where path is a symbolic link) by head + body. The caller holds its
+ * lock. Durable when SG_OK comes back; otherwise the old file is untouched. */
+sg_code sg_file_replace(const char *path, const void *head, size_t n_head, const void *body, size_t n_body,
+                        sg_status *status);
+
+#endif
