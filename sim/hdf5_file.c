@@ -7,7 +7,7 @@
 /* A thousand points with a thousand raw iterations of ten quantities are 80 MB. */
 static const size_t most_bytes = (size_t)1 << 30;
 
-sg_code sg_tree_store(const char *path, const sg_file_format *format, const sg_tree *tree, sg_status *status) {
+sg_code sg_h5tree_store(const char *path, const sg_file_format *format, const sg_h5tree *tree, sg_status *status) {
     unsigned char *image;
     size_t n;
     sg_code code = sg_hdf5_write(tree, &image, &n, status);
@@ -24,37 +24,37 @@ sg_code sg_tree_store(const char *path, const sg_file_format *format, const sg_t
     return code;
 }
 
-sg_code sg_tree_save(const char *path, const sg_file_format *format, const sg_tree *tree, sg_status *status) {
+sg_code sg_h5tree_save(const char *path, const sg_file_format *format, const sg_h5tree *tree, sg_status *status) {
     bool exists;
     sg_code code = sg_file_exists(path, &exists, status);
     if (code != SG_OK) return code;
     sg_file_lock lock;
     code = sg_file_lock_take(path, &lock, status);
     if (code != SG_OK) return code;
-    code = sg_tree_store(path, format, tree, status);
+    code = sg_h5tree_store(path, format, tree, status);
     sg_file_lock_release(&lock);
     return code;
 }
 
-sg_code sg_tree_load_bytes(const char *path, const sg_file_format *format, const void *bytes, size_t n, sg_tree **tree,
-                           sg_status *status) {
+sg_code sg_h5tree_load_bytes(const char *path, const sg_file_format *format, const void *bytes, size_t n,
+                             sg_h5tree **tree, sg_status *status) {
     *tree = NULL;
     sg_code code = sg_user_block_check(path, format, bytes, n, status);
     if (code != SG_OK) return code;
     sg_bytes flat = {0};
     code = sg_hdf5_flatten_apart(bytes, n, &flat, status);
-    if (code == SG_OK) code = sg_tree_unflatten(flat.data, flat.n, tree, status);
+    if (code == SG_OK) code = sg_h5tree_unflatten(flat.data, flat.n, tree, status);
     free(flat.data);
     return code == SG_OK ? code : sg_fail_in(status, "reading %s", path);
 }
 
-sg_code sg_tree_load(const char *path, const sg_file_format *format, sg_tree **tree, sg_status *status) {
+sg_code sg_h5tree_load(const char *path, const sg_file_format *format, sg_h5tree **tree, sg_status *status) {
     *tree = NULL;
     unsigned char *bytes;
     size_t n;
     sg_code code = sg_file_read(path, most_bytes, &bytes, &n, status);
     if (code != SG_OK) return code;
-    code = sg_tree_load_bytes(path, format, bytes, n, tree, status);
+    code = sg_h5tree_load_bytes(path, format, bytes, n, tree, status);
     free(bytes);
     return code;
 }

@@ -10,7 +10,7 @@ typedef struct sg_flat_head {
     uint64_t payload_bytes;
 } flat_head;
 
-enum { TAG_GROUP = 100, TAG_END = 101 }; /* beside sg_tree_kind for values */
+enum { TAG_GROUP = 100, TAG_END = 101 }; /* beside sg_h5tree_kind for values */
 
 bool sg_bytes_add(sg_bytes *bytes, const void *data, size_t n) {
     if (bytes->n > bytes->limit || n > bytes->limit - bytes->n) return false;
@@ -41,7 +41,7 @@ bool sg_flat_end(sg_bytes *flat) {
     return record(flat, TAG_END, "", NULL, 0);
 }
 
-bool sg_flat_value(sg_bytes *flat, const char *name, sg_tree_kind kind, const void *payload, size_t n) {
+bool sg_flat_value(sg_bytes *flat, const char *name, sg_h5tree_kind kind, const void *payload, size_t n) {
     return record(flat, kind, name, payload, n);
 }
 
@@ -52,7 +52,7 @@ typedef struct sg_flat_reader {
 
 typedef struct sg_flat_record {
     uint32_t tag;
-    char name[SG_TREE_NAME_BYTES];
+    char name[SG_H5TREE_NAME_BYTES];
     const unsigned char *payload;
     size_t payload_bytes;
 } flat_record;
@@ -78,27 +78,27 @@ static bool next_record(flat_reader *reader, flat_record *out) {
 }
 
 /* The payload as a value; false when its size or content is impossible for the kind. *no_memory tells the difference. */
-static bool decode(const flat_record *record, sg_tree_value *value, bool *no_memory) {
+static bool decode(const flat_record *record, sg_h5tree_value *value, bool *no_memory) {
     size_t n = record->payload_bytes;
-    *value = (sg_tree_value){.kind = (sg_tree_kind)record->tag};
+    *value = (sg_h5tree_value){.kind = (sg_h5tree_kind)record->tag};
     switch (record->tag) {
-    case SG_TREE_I64:
+    case SG_H5TREE_I64:
         if (n == sizeof value->i64) memcpy(&value->i64, record->payload, n);
         return n == sizeof value->i64;
-    case SG_TREE_U64:
+    case SG_H5TREE_U64:
         if (n == sizeof value->u64) memcpy(&value->u64, record->payload, n);
         return n == sizeof value->u64;
-    case SG_TREE_F64:
+    case SG_H5TREE_F64:
         if (n == sizeof value->f64) memcpy(&value->f64, record->payload, n);
         return n == sizeof value->f64;
-    case SG_TREE_TEXT:
-        if (n >= SG_TREE_TEXT_BYTES) return false;
+    case SG_H5TREE_TEXT:
+        if (n >= SG_H5TREE_TEXT_BYTES) return false;
         value->text = strndup((const char *)record->payload, n);
         *no_memory = !value->text;
         if (value->text && sg_text_is_clean(value->text)) return true;
         free(value->text);
         return false;
-    case SG_TREE_DOUBLES:
+    case SG_H5TREE_DOUBLES:
         if (n % sizeof(double) != 0) return false;
         value->n = n / sizeof(double);
         value->doubles = malloc(n ? n : 1);
@@ -114,28 +114,28 @@ static sg_code odd(sg_status *status, const char *what, const char *name) {
 }
 
 /* Attributes come sorted, then datasets, then groups: so duplicates show without a search. */
-static bool in_order(const sg_tree *tree, const flat_record *record) {
+static bool in_order(const sg_h5tree *tree, const flat_record *record) {
     if (record->tag == TAG_GROUP)
         return tree->n_groups == 0 || strcmp(tree->groups[tree->n_groups - 1]->name, record->name) < 0;
     if (tree->n_groups > 0) return false;
     if (tree->n_values == 0) return true;
-    const sg_tree_value *last = &tree->values[tree->n_values - 1];
-    bool last_is_dataset = last->kind == SG_TREE_DOUBLES, is_dataset = record->tag == SG_TREE_DOUBLES;
+    const sg_h5tree_value *last = &tree->values[tree->n_values - 1];
+    bool last_is_dataset = last->kind == SG_H5TREE_DOUBLES, is_dataset = record->tag == SG_H5TREE_DOUBLES;
     if (last_is_dataset != is_dataset) return is_dataset;
     return strcmp(last->name, record->name) < 0;
 }
 
-static sg_code unflatten_value(sg_tree *tree, const flat_record *record, sg_status *status) {
-    sg_tree_value value;
+static sg_code unflatten_value(sg_h5tree *tree, const flat_record *record, sg_status *status) {
+    sg_h5tree_value value;
     bool no_memory = false;
     if (!decode(record, &value, &no_memory))
         return no_memory ? sg_fail_memory(status, record->payload_bytes, record->name)
                          : odd(status, "an impossible value", record->name);
-    return sg_tree_append_value(tree, value, record->name, status);
+    return sg_h5tree_append_value(tree, value, record->name, status);
 }
 
-static sg_code unflatten_into(sg_tree *root, flat_reader *reader, sg_status *status) {
-    sg_tree *path[SG_TREE_DEPTH + 1] = {root};
+static sg_code unflatten_into(sg_h5tree *root, flat_reader *reader, sg_status *status) {
+    sg_h5tree *path[SG_H5TREE_DEPTH + 1] = {root};
     int depth = 0;
     while (reader->left > 0) {
         flat_record record;
@@ -145,12 +145,12 @@ static sg_code unflatten_into(sg_tree *root, flat_reader *reader, sg_status *sta
             depth--;
             continue;
         }
-        if (!sg_tree_name_is_sound(record.name)) return odd(status, "an impossible name", path[depth]->name);
+        if (!sg_h5tree_name_is_sound(record.name)) return odd(status, "an impossible name", path[depth]->name);
         if (!in_order(path[depth], &record)) return odd(status, "a name twice", record.name);
         sg_code code = SG_OK;
         if (record.tag == TAG_GROUP) {
-            if (depth == SG_TREE_DEPTH) return odd(status, "groups nested too deep", record.name);
-            code = sg_tree_append_group(path[depth], record.name, &path[depth + 1], status);
+            if (depth == SG_H5TREE_DEPTH) return odd(status, "groups nested too deep", record.name);
+            code = sg_h5tree_append_group(path[depth], record.name, &path[depth + 1], status);
             depth++;
         } else {
             code = unflatten_value(path[depth], &record, status);
@@ -160,15 +160,15 @@ static sg_code unflatten_into(sg_tree *root, flat_reader *reader, sg_status *sta
     return depth == 0 ? SG_OK : odd(status, "an end too few", path[depth]->name);
 }
 
-sg_code sg_tree_unflatten(const void *flat, size_t n, sg_tree **tree, sg_status *status) {
+sg_code sg_h5tree_unflatten(const void *flat, size_t n, sg_h5tree **tree, sg_status *status) {
     *tree = NULL;
-    sg_tree *root = sg_tree_new(status);
+    sg_h5tree *root = sg_h5tree_new(status);
     if (!root) return SG_MACHINE;
     flat_reader reader = {flat, n};
     sg_code code = unflatten_into(root, &reader, status);
     if (code == SG_OK)
         *tree = root;
     else
-        sg_tree_free(root);
+        sg_h5tree_free(root);
     return code;
 }

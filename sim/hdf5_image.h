@@ -24,14 +24,14 @@ bool sg_bytes_add(sg_bytes *bytes, const void *data, size_t n);
 /* false as sg_bytes_add. A group ends with sg_flat_end. Values of a group come before its groups. */
 bool sg_flat_group(sg_bytes *flat, const char *name);
 bool sg_flat_end(sg_bytes *flat);
-bool sg_flat_value(sg_bytes *flat, const char *name, sg_tree_kind kind, const void *payload, size_t n);
+bool sg_flat_value(sg_bytes *flat, const char *name, sg_h5tree_kind kind, const void *payload, size_t n);
 /* SG_BAD_INPUT: the records are no tree (names out of order, lengths beyond the end, too deep, unclean text). */
-sg_code sg_tree_unflatten(const void *flat, size_t n, sg_tree **tree, sg_status *status);
+sg_code sg_h5tree_unflatten(const void *flat, size_t n, sg_h5tree **tree, sg_status *status);
 
 /* ---- HDF5 (sim/hdf5_write.c, sim/hdf5_read.c, sim/hdf5_child.c) ---- */
 
 /* The bytes of the file with room for the user block; *image is free'd by the caller. */
-sg_code sg_hdf5_write(const sg_tree *tree, unsigned char **image, size_t *n, sg_status *status);
+sg_code sg_hdf5_write(const sg_h5tree *tree, unsigned char **image, size_t *n, sg_status *status);
 /* Parses in this process. Only for a child that may die of it. */
 sg_code sg_hdf5_flatten(const void *image, size_t n, sg_bytes *flat, sg_status *status);
 /* Parses in a child process. flat->data is free'd by the caller. SG_BAD_INPUT also when the child crashed or ran out of
@@ -40,9 +40,9 @@ sg_code sg_hdf5_flatten_apart(const void *image, size_t n, sg_bytes *flat, sg_st
 
 /* ---- trees without search for an older entry of that name (sim/hdf5_tree.c) ---- */
 
-bool sg_tree_name_is_sound(const char *name);
-sg_code sg_tree_append_group(sg_tree *tree, const char *name, sg_tree **group, sg_status *status);
+bool sg_h5tree_name_is_sound(const char *name);
+sg_code sg_h5tree_append_group(sg_h5tree *tree, const char *name, sg_h5tree **group, sg_status *status);
 /* Takes over value.text and value.doubles, also on failure; value.name is set here. */
-sg_code sg_tree_append_value(sg_tree *tree, sg_tree_value value, const char *name, sg_status *status);
+sg_code sg_h5tree_append_value(sg_h5tree *tree, sg_h5tree_value value, const char *name, sg_status *status);
 
 #endif

@@ -12,7 +12,7 @@ typedef struct sg_hdf5_walk {
     int depth;
     sg_bytes *groups; /* names, each with its NUL, of the groups that the links of the current group lead to */
     const char *why;
-    char where[SG_TREE_NAME_BYTES];
+    char where[SG_H5TREE_NAME_BYTES];
 } hdf5_walk;
 
 static herr_t refuse(hdf5_walk *walk, const char *name, const char *why) {
@@ -24,18 +24,18 @@ static herr_t refuse(hdf5_walk *walk, const char *name, const char *why) {
     return -1;
 }
 
-static herr_t add(hdf5_walk *walk, const char *name, sg_tree_kind kind, const void *payload, size_t n) {
+static herr_t add(hdf5_walk *walk, const char *name, sg_h5tree_kind kind, const void *payload, size_t n) {
     if (sg_flat_value(walk->flat, name, kind, payload, n)) return 0;
     return refuse(walk, name, "more content than its size allows");
 }
 
 static herr_t flatten_text(hid_t attribute, hid_t type, const char *name, hdf5_walk *walk) {
     size_t size = H5Tget_size(type);
-    if (H5Tis_variable_str(type) != 0 || size == 0 || size >= SG_TREE_TEXT_BYTES)
+    if (H5Tis_variable_str(type) != 0 || size == 0 || size >= SG_H5TREE_TEXT_BYTES)
         return refuse(walk, name, "a text of impossible length");
-    char text[SG_TREE_TEXT_BYTES] = "";
+    char text[SG_H5TREE_TEXT_BYTES] = "";
     if (H5Aread(attribute, type, text) < 0) return refuse(walk, name, "an unreadable text");
-    return add(walk, name, SG_TREE_TEXT, text, strnlen(text, size));
+    return add(walk, name, SG_H5TREE_TEXT, text, strnlen(text, size));
 }
 
 static herr_t flatten_number(hid_t attribute, hid_t type, const char *name, hdf5_walk *walk) {
@@ -43,11 +43,11 @@ static herr_t flatten_number(hid_t attribute, hid_t type, const char *name, hdf5
     uint64_t u64 = 0;
     double f64 = 0;
     if (H5Tequal(type, H5T_STD_I64LE) > 0 && H5Aread(attribute, H5T_NATIVE_INT64, &i64) >= 0)
-        return add(walk, name, SG_TREE_I64, &i64, sizeof i64);
+        return add(walk, name, SG_H5TREE_I64, &i64, sizeof i64);
     if (H5Tequal(type, H5T_STD_U64LE) > 0 && H5Aread(attribute, H5T_NATIVE_UINT64, &u64) >= 0)
-        return add(walk, name, SG_TREE_U64, &u64, sizeof u64);
+        return add(walk, name, SG_H5TREE_U64, &u64, sizeof u64);
     if (H5Tequal(type, H5T_IEEE_F64LE) > 0 && H5Aread(attribute, H5T_NATIVE_DOUBLE, &f64) >= 0)
-        return add(walk, name, SG_TREE_F64, &f64, sizeof f64);
+        return add(walk, name, SG_H5TREE_F64, &f64, sizeof f64);
     return refuse(walk, name, "an attribute of a type that is not used");
 }
 
@@ -95,7 +95,7 @@ static herr_t flatten_dataset(hid_t dataset, const char *name, hdf5_walk *walk) 
     if (n > 0 && H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) < 0)
         result = refuse(walk, name, "an unreadable dataset");
     else
-        result = add(walk, name, SG_TREE_DOUBLES, values, bytes);
+        result = add(walk, name, SG_H5TREE_DOUBLES, values, bytes);
     free(values);
     return result;
 }
@@ -120,7 +120,7 @@ static herr_t on_link(hid_t group, const char *name, const H5L_info_t *info, voi
 static herr_t flatten_content(hid_t group, const char *name, hdf5_walk *walk);
 
 static herr_t flatten_group(hid_t parent, const char *name, hdf5_walk *walk) {
-    if (walk->depth == SG_TREE_DEPTH) return refuse(walk, name, "groups nested too deep");
+    if (walk->depth == SG_H5TREE_DEPTH) return refuse(walk, name, "groups nested too deep");
     if (!sg_flat_group(walk->flat, name)) return refuse(walk, name, "more content than its size allows");
     hid_t group = H5Gopen2(parent, name, H5P_DEFAULT);
     if (group < 0) return refuse(walk, name, "an unreadable group");

@@ -47,7 +47,7 @@ static bool write_attribute(hid_t group, const hdf5_style *style, const char *na
     return (H5Aclose(attribute) >= 0) && done;
 }
 
-static bool write_doubles(hid_t group, const hdf5_style *style, const sg_tree_value *value) {
+static bool write_doubles(hid_t group, const hdf5_style *style, const sg_h5tree_value *value) {
     hsize_t extent = value->n;
     hid_t space = H5Screate_simple(1, &extent, NULL);
     if (space < 0) return false;
@@ -58,23 +58,25 @@ static bool write_doubles(hid_t group, const hdf5_style *style, const sg_tree_va
     return H5Sclose(space) >= 0 && done;
 }
 
-static bool write_value(hid_t group, const hdf5_style *style, const sg_tree_value *value) {
+static bool write_value(hid_t group, const hdf5_style *style, const sg_h5tree_value *value) {
     switch (value->kind) {
-    case SG_TREE_TEXT: {
+    case SG_H5TREE_TEXT: {
         size_t length = strlen(value->text);
         return H5Tset_size(style->text, length ? length : 1) >= 0 &&
                write_attribute(group, style, value->name, style->text, style->text, value->text);
     }
-    case SG_TREE_I64: return write_attribute(group, style, value->name, H5T_STD_I64LE, H5T_NATIVE_INT64, &value->i64);
-    case SG_TREE_U64: return write_attribute(group, style, value->name, H5T_STD_U64LE, H5T_NATIVE_UINT64, &value->u64);
-    case SG_TREE_F64: return write_attribute(group, style, value->name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, &value->f64);
-    case SG_TREE_DOUBLES: return write_doubles(group, style, value);
+    case SG_H5TREE_I64: return write_attribute(group, style, value->name, H5T_STD_I64LE, H5T_NATIVE_INT64, &value->i64);
+    case SG_H5TREE_U64:
+        return write_attribute(group, style, value->name, H5T_STD_U64LE, H5T_NATIVE_UINT64, &value->u64);
+    case SG_H5TREE_F64:
+        return write_attribute(group, style, value->name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, &value->f64);
+    case SG_H5TREE_DOUBLES: return write_doubles(group, style, value);
     default: return false;
     }
 }
 
-static bool write_group(hid_t group, const hdf5_style *style, const sg_tree *tree, int depth) {
-    if (depth > SG_TREE_DEPTH) return false;
+static bool write_group(hid_t group, const hdf5_style *style, const sg_h5tree *tree, int depth) {
+    if (depth > SG_H5TREE_DEPTH) return false;
     for (size_t i = 0; i < tree->n_values; i++)
         if (!write_value(group, style, &tree->values[i])) return false;
     for (size_t i = 0; i < tree->n_groups; i++) {
@@ -102,7 +104,7 @@ static bool copy_image(hid_t file, hid_t access, unsigned char **image, size_t *
     return *image != NULL;
 }
 
-sg_code sg_hdf5_write(const sg_tree *tree, unsigned char **image, size_t *n, sg_status *status) {
+sg_code sg_hdf5_write(const sg_h5tree *tree, unsigned char **image, size_t *n, sg_status *status) {
     *image = NULL;
     *n = 0;
     (void)H5Eset_auto2(H5E_DEFAULT, NULL, NULL);

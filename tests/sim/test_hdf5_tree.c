@@ -28,7 +28,7 @@ typedef struct sg_scene {
 static int set_up(void **state) {
     scene *s = calloc(1, sizeof *s);
     if (!s) return -1;
-    (void)snprintf(s->folder, sizeof s->folder, "/tmp/sg_tree_XXXXXX");
+    (void)snprintf(s->folder, sizeof s->folder, "/tmp/sg_h5tree_XXXXXX");
     if (!mkdtemp(s->folder)) return -1;
     (void)snprintf(s->path, sizeof s->path, "%s/a.h5", s->folder);
     *state = s;
@@ -48,49 +48,49 @@ static int tear_down(void **state) {
     return left; /* a file that nobody expected fails the test */
 }
 
-static sg_tree *make_tree(void) {
-    sg_tree *tree = sg_tree_new(NULL), *group, *deeper;
+static sg_h5tree *make_tree(void) {
+    sg_h5tree *tree = sg_h5tree_new(NULL), *group, *deeper;
     double values[1000];
     for (int i = 0; i < 1000; i++) values[i] = i / 7.0;
     assert_non_null(tree);
-    assert_int_equal(sg_tree_set_text(tree, "title", "Grün: 5 µs\nsecond line", NULL), SG_OK);
-    assert_int_equal(sg_tree_set_text(tree, "empty", "", NULL), SG_OK);
-    assert_int_equal(sg_tree_set_i64(tree, "low", INT64_MIN, NULL), SG_OK);
-    assert_int_equal(sg_tree_set_u64(tree, "high", UINT64_MAX, NULL), SG_OK);
-    assert_int_equal(sg_tree_set_f64(tree, "third", 1.0 / 3, NULL), SG_OK);
-    assert_int_equal(sg_tree_group(tree, "points", &group, NULL), SG_OK);
-    assert_int_equal(sg_tree_group(group, "b", &deeper, NULL), SG_OK);
-    assert_int_equal(sg_tree_set_doubles(deeper, "raw", values, 1000, NULL), SG_OK);
-    assert_int_equal(sg_tree_set_f64(deeper, "raw_median", 3, NULL), SG_OK);
-    assert_int_equal(sg_tree_group(group, "a", &deeper, NULL), SG_OK);
-    assert_int_equal(sg_tree_set_doubles(deeper, "none", NULL, 0, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_set_text(tree, "title", "Grün: 5 µs\nsecond line", NULL), SG_OK);
+    assert_int_equal(sg_h5tree_set_text(tree, "empty", "", NULL), SG_OK);
+    assert_int_equal(sg_h5tree_set_i64(tree, "low", INT64_MIN, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_set_u64(tree, "high", UINT64_MAX, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_set_f64(tree, "third", 1.0 / 3, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_group(tree, "points", &group, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_group(group, "b", &deeper, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_set_doubles(deeper, "raw", values, 1000, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_set_f64(deeper, "raw_median", 3, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_group(group, "a", &deeper, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_set_doubles(deeper, "none", NULL, 0, NULL), SG_OK);
     return tree;
 }
 
-static void check_tree(const sg_tree *tree) {
+static void check_tree(const sg_h5tree *tree) {
     char text[64];
     int64_t i64;
     uint64_t u64;
     double f64;
     const double *values;
     size_t n;
-    assert_int_equal(sg_tree_get_text(tree, "title", text, sizeof text, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_get_text(tree, "title", text, sizeof text, NULL), SG_OK);
     assert_string_equal(text, "Grün: 5 µs\nsecond line");
-    assert_int_equal(sg_tree_get_text(tree, "empty", text, sizeof text, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_get_text(tree, "empty", text, sizeof text, NULL), SG_OK);
     assert_string_equal(text, "");
-    assert_int_equal(sg_tree_get_i64(tree, "low", &i64, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_get_i64(tree, "low", &i64, NULL), SG_OK);
     assert_true(i64 == INT64_MIN);
-    assert_int_equal(sg_tree_get_u64(tree, "high", &u64, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_get_u64(tree, "high", &u64, NULL), SG_OK);
     assert_true(u64 == UINT64_MAX);
-    assert_int_equal(sg_tree_get_f64(tree, "third", &f64, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_get_f64(tree, "third", &f64, NULL), SG_OK);
     assert_true(f64 == 1.0 / 3);
-    const sg_tree *points = sg_tree_find(tree, "points");
+    const sg_h5tree *points = sg_h5tree_find(tree, "points");
     assert_non_null(points);
     assert_int_equal(points->n_groups, 2);
     assert_string_equal(points->groups[0]->name, "a");
-    assert_int_equal(sg_tree_get_doubles(points->groups[0], "none", &values, &n, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_get_doubles(points->groups[0], "none", &values, &n, NULL), SG_OK);
     assert_int_equal(n, 0);
-    assert_int_equal(sg_tree_get_doubles(points->groups[1], "raw", &values, &n, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_get_doubles(points->groups[1], "raw", &values, &n, NULL), SG_OK);
     assert_int_equal(n, 1000);
     for (int i = 0; i < 1000; i++) assert_true(values[i] == i / 7.0);
 }
@@ -98,94 +98,94 @@ static void check_tree(const sg_tree *tree) {
 static void test_round_trip(void **state) {
     scene *s = *state;
     sg_status status = {0};
-    sg_tree *tree = make_tree(), *back = NULL;
-    assert_int_equal(sg_tree_save(s->path, &machine, tree, &status), SG_OK);
-    assert_int_equal(sg_tree_load(s->path, &machine, &back, &status), SG_OK);
+    sg_h5tree *tree = make_tree(), *back = NULL;
+    assert_int_equal(sg_h5tree_save(s->path, &machine, tree, &status), SG_OK);
+    assert_int_equal(sg_h5tree_load(s->path, &machine, &back, &status), SG_OK);
     check_tree(back);
     /* the same tree gives the same bytes, also after a round */
     unsigned char *first, *second;
     size_t n_first, n_second;
-    assert_int_equal(sg_tree_save(s->path, &machine, back, &status), SG_OK);
+    assert_int_equal(sg_h5tree_save(s->path, &machine, back, &status), SG_OK);
     assert_int_equal(sg_file_read(s->path, 1u << 20, &first, &n_first, &status), SG_OK);
-    sg_tree_free(back);
-    assert_int_equal(sg_tree_load(s->path, &machine, &back, &status), SG_OK);
-    assert_int_equal(sg_tree_save(s->path, &machine, back, &status), SG_OK);
+    sg_h5tree_free(back);
+    assert_int_equal(sg_h5tree_load(s->path, &machine, &back, &status), SG_OK);
+    assert_int_equal(sg_h5tree_save(s->path, &machine, back, &status), SG_OK);
     assert_int_equal(sg_file_read(s->path, 1u << 20, &second, &n_second, &status), SG_OK);
     assert_int_equal(n_first, n_second);
     assert_memory_equal(first, second, n_first);
     free(first);
     free(second);
-    sg_tree_free(back);
-    sg_tree_free(tree);
+    sg_h5tree_free(back);
+    sg_h5tree_free(tree);
 }
 
 static void test_set_replaces(void **state) {
     (void)state;
-    sg_tree *tree = make_tree();
+    sg_h5tree *tree = make_tree();
     int64_t i64;
-    assert_int_equal(sg_tree_set_i64(tree, "title", 5, NULL), SG_OK);
-    assert_int_equal(sg_tree_get_i64(tree, "title", &i64, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_set_i64(tree, "title", 5, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_get_i64(tree, "title", &i64, NULL), SG_OK);
     assert_int_equal(i64, 5);
-    assert_null(sg_tree_value_of(tree, "title", SG_TREE_TEXT));
+    assert_null(sg_h5tree_value_of(tree, "title", SG_H5TREE_TEXT));
     assert_int_equal(tree->n_values, 5);
-    sg_tree_remove(tree, "nothing");
-    sg_tree_remove(tree, "points");
-    assert_null(sg_tree_find(tree, "points"));
-    sg_tree_free(tree);
+    sg_h5tree_remove(tree, "nothing");
+    sg_h5tree_remove(tree, "points");
+    assert_null(sg_h5tree_find(tree, "points"));
+    sg_h5tree_free(tree);
 }
 
 static void test_refused_values(void **state) {
     (void)state;
-    sg_tree *tree = make_tree(), *group;
+    sg_h5tree *tree = make_tree(), *group;
     sg_status status = {0};
     static const char *const names[] = {"", ".", "a/b", "a b", "\xc3\xa4"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        assert_int_equal(sg_tree_set_i64(tree, names[i], 1, &status), SG_BAD_INPUT);
-        assert_int_equal(sg_tree_group(tree, names[i], &group, &status), SG_BAD_INPUT);
+        assert_int_equal(sg_h5tree_set_i64(tree, names[i], 1, &status), SG_BAD_INPUT);
+        assert_int_equal(sg_h5tree_group(tree, names[i], &group, &status), SG_BAD_INPUT);
     }
     static const char *const texts[] = {"\x1b[31m",         "\x7f",     "\x80", "\xc0\x80", "\xed\xa0\x80",
                                         "\xf4\x90\x80\x80", "\xe2\x82", "\xff"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        assert_int_equal(sg_tree_set_text(tree, "t", texts[i], &status), SG_BAD_INPUT);
-    char *longest = calloc(1, SG_TREE_TEXT_BYTES + 1);
+        assert_int_equal(sg_h5tree_set_text(tree, "t", texts[i], &status), SG_BAD_INPUT);
+    char *longest = calloc(1, SG_H5TREE_TEXT_BYTES + 1);
     assert_non_null(longest);
-    memset(longest, 'x', SG_TREE_TEXT_BYTES);
-    assert_int_equal(sg_tree_set_text(tree, "t", longest, &status), SG_BAD_INPUT);
-    longest[SG_TREE_TEXT_BYTES - 1] = 0;
-    assert_int_equal(sg_tree_set_text(tree, "t", longest, &status), SG_OK);
+    memset(longest, 'x', SG_H5TREE_TEXT_BYTES);
+    assert_int_equal(sg_h5tree_set_text(tree, "t", longest, &status), SG_BAD_INPUT);
+    longest[SG_H5TREE_TEXT_BYTES - 1] = 0;
+    assert_int_equal(sg_h5tree_set_text(tree, "t", longest, &status), SG_OK);
     free(longest);
     char small[4];
     double f64;
-    assert_int_equal(sg_tree_get_text(tree, "title", small, sizeof small, &status), SG_BAD_INPUT);
-    assert_int_equal(sg_tree_get_f64(tree, "title", &f64, &status), SG_BAD_INPUT);
+    assert_int_equal(sg_h5tree_get_text(tree, "title", small, sizeof small, &status), SG_BAD_INPUT);
+    assert_int_equal(sg_h5tree_get_f64(tree, "title", &f64, &status), SG_BAD_INPUT);
     assert_non_null(strstr(status.text, "lacks 'title' (double)"));
-    sg_tree_free(tree);
+    sg_h5tree_free(tree);
 }
 
 static void test_large_text_round_trip(void **state) {
     scene *s = *state;
-    sg_tree *tree = make_tree(), *back;
-    char *longest = calloc(1, SG_TREE_TEXT_BYTES), *got = calloc(1, SG_TREE_TEXT_BYTES);
+    sg_h5tree *tree = make_tree(), *back;
+    char *longest = calloc(1, SG_H5TREE_TEXT_BYTES), *got = calloc(1, SG_H5TREE_TEXT_BYTES);
     assert_non_null(longest);
     assert_non_null(got);
-    memset(longest, 'x', SG_TREE_TEXT_BYTES - 1);
-    assert_int_equal(sg_tree_set_text(tree, "t", longest, NULL), SG_OK);
-    assert_int_equal(sg_tree_save(s->path, &machine, tree, NULL), SG_OK);
-    assert_int_equal(sg_tree_load(s->path, &machine, &back, NULL), SG_OK);
-    assert_int_equal(sg_tree_get_text(back, "t", got, SG_TREE_TEXT_BYTES, NULL), SG_OK);
+    memset(longest, 'x', SG_H5TREE_TEXT_BYTES - 1);
+    assert_int_equal(sg_h5tree_set_text(tree, "t", longest, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_save(s->path, &machine, tree, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_load(s->path, &machine, &back, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_get_text(back, "t", got, SG_H5TREE_TEXT_BYTES, NULL), SG_OK);
     assert_string_equal(got, longest);
     free(got);
     free(longest);
-    sg_tree_free(back);
-    sg_tree_free(tree);
+    sg_h5tree_free(back);
+    sg_h5tree_free(tree);
 }
 
 /* ---- places that are no file ---- */
 
 static void expect_load(const char *path, sg_code code, const char *part) {
     sg_status status = {0};
-    sg_tree *tree;
-    assert_int_equal(sg_tree_load(path, &machine, &tree, &status), code);
+    sg_h5tree *tree;
+    assert_int_equal(sg_h5tree_load(path, &machine, &tree, &status), code);
     assert_null(tree);
     if (!strstr(status.text, part)) fail_msg("'%s' lacks '%s'", status.text, part);
 }
@@ -193,27 +193,27 @@ static void expect_load(const char *path, sg_code code, const char *part) {
 static void test_bad_places(void **state) {
     scene *s = *state;
     sg_status status = {0};
-    sg_tree *tree = make_tree();
+    sg_h5tree *tree = make_tree();
     expect_load(s->path, SG_BAD_INPUT, "does not exist");
     expect_load(s->folder, SG_BAD_INPUT, "is a folder");
     expect_load("/dev/null", SG_BAD_INPUT, "no regular file");
     assert_int_equal(mkfifo(s->path, 0600), 0);
     expect_load(s->path, SG_BAD_INPUT, "no regular file");
-    assert_int_equal(sg_tree_save(s->path, &machine, tree, &status), SG_BAD_INPUT);
-    assert_int_equal(sg_tree_save(s->folder, &machine, tree, &status), SG_BAD_INPUT);
-    assert_int_equal(sg_tree_save("/nowhere/at/all.h5", &machine, tree, &status), SG_BAD_INPUT);
+    assert_int_equal(sg_h5tree_save(s->path, &machine, tree, &status), SG_BAD_INPUT);
+    assert_int_equal(sg_h5tree_save(s->folder, &machine, tree, &status), SG_BAD_INPUT);
+    assert_int_equal(sg_h5tree_save("/nowhere/at/all.h5", &machine, tree, &status), SG_BAD_INPUT);
     assert_non_null(strstr(status.text, "folder does not exist"));
-    sg_tree_free(tree);
+    sg_h5tree_free(tree);
 }
 
 static void test_unwritable_folder(void **state) {
     scene *s = *state;
     sg_status status = {0};
-    sg_tree *tree = make_tree();
+    sg_h5tree *tree = make_tree();
     pid_t child = fork();
     if (child == 0) {
         if (chmod(s->folder, 0555) != 0 || (geteuid() == 0 && setuid(65534) != 0)) _exit(9);
-        sg_code code = sg_tree_save(s->path, &machine, tree, &status);
+        sg_code code = sg_h5tree_save(s->path, &machine, tree, &status);
         _exit(strstr(status.text, "Permission denied") ? (int)code : 8);
     }
     int how;
@@ -221,64 +221,64 @@ static void test_unwritable_folder(void **state) {
     assert_int_equal(chmod(s->folder, 0755), 0);
     assert_true(WIFEXITED(how));
     assert_int_equal(WEXITSTATUS(how), SG_MACHINE);
-    sg_tree_free(tree);
+    sg_h5tree_free(tree);
 }
 
 static void test_full_disk(void **state) {
     scene *s = *state;
     sg_status status = {0};
-    sg_tree *tree = make_tree(), *back;
-    assert_int_equal(sg_tree_save(s->path, &machine, tree, &status), SG_OK);
+    sg_h5tree *tree = make_tree(), *back;
+    assert_int_equal(sg_h5tree_save(s->path, &machine, tree, &status), SG_OK);
     struct rlimit before, small = {4096, 4096};
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     small.rlim_max = before.rlim_max;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     /* twice: the signal of the first must not be left pending */
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(sg_tree_save(s->path, &machine, tree, &status), SG_MACHINE);
+        assert_int_equal(sg_h5tree_save(s->path, &machine, tree, &status), SG_MACHINE);
         assert_non_null(strstr(status.text, "untouched"));
     }
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-    assert_int_equal(sg_tree_load(s->path, &machine, &back, &status), SG_OK);
+    assert_int_equal(sg_h5tree_load(s->path, &machine, &back, &status), SG_OK);
     check_tree(back);
-    sg_tree_free(back);
-    sg_tree_free(tree);
+    sg_h5tree_free(back);
+    sg_h5tree_free(tree);
 }
 
 static void test_two_writers(void **state) {
     scene *s = *state;
     sg_status status = {0};
-    sg_tree *tree = make_tree();
+    sg_h5tree *tree = make_tree();
     sg_file_lock lock;
     assert_int_equal(sg_file_lock_take(s->path, &lock, &status), SG_OK);
-    assert_int_equal(sg_tree_save(s->path, &machine, tree, &status), SG_BAD_INPUT);
+    assert_int_equal(sg_h5tree_save(s->path, &machine, tree, &status), SG_BAD_INPUT);
     char pid[48];
     (void)snprintf(pid, sizeof pid, "being written by process %ld", (long)getpid());
     assert_non_null(strstr(status.text, pid));
     sg_file_lock_release(&lock);
-    assert_int_equal(sg_tree_save(s->path, &machine, tree, &status), SG_OK);
-    sg_tree_free(tree);
+    assert_int_equal(sg_h5tree_save(s->path, &machine, tree, &status), SG_OK);
+    sg_h5tree_free(tree);
 }
 
 static void test_symbolic_link_stays(void **state) {
     scene *s = *state;
     char link[128];
     (void)snprintf(link, sizeof link, "%s/link.h5", s->folder);
-    sg_tree *tree = make_tree(), *back;
-    assert_int_equal(sg_tree_save(s->path, &machine, tree, NULL), SG_OK);
+    sg_h5tree *tree = make_tree(), *back;
+    assert_int_equal(sg_h5tree_save(s->path, &machine, tree, NULL), SG_OK);
     assert_int_equal(symlink("a.h5", link), 0);
     assert_int_equal(chmod(s->path, 0640), 0);
-    assert_int_equal(sg_tree_set_i64(tree, "new", 1, NULL), SG_OK);
-    assert_int_equal(sg_tree_save(link, &machine, tree, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_set_i64(tree, "new", 1, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_save(link, &machine, tree, NULL), SG_OK);
     struct stat info;
     assert_int_equal(lstat(link, &info), 0);
     assert_true(S_ISLNK(info.st_mode));
     assert_int_equal(stat(s->path, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0640);
-    assert_int_equal(sg_tree_load(s->path, &machine, &back, NULL), SG_OK);
-    assert_non_null(sg_tree_value_of(back, "new", SG_TREE_I64));
-    sg_tree_free(back);
-    sg_tree_free(tree);
+    assert_int_equal(sg_h5tree_load(s->path, &machine, &back, NULL), SG_OK);
+    assert_non_null(sg_h5tree_value_of(back, "new", SG_H5TREE_I64));
+    sg_h5tree_free(back);
+    sg_h5tree_free(tree);
 }
 
 /* ---- hostile structure behind a valid checksum ---- */
@@ -286,9 +286,9 @@ static void test_symbolic_link_stays(void **state) {
 static void expect_hostile(unsigned char *image, size_t n, const char *part) {
     sg_user_block_make(&machine, image + SG_USER_BLOCK_BYTES, n - SG_USER_BLOCK_BYTES, image);
     sg_status status = {0};
-    sg_tree *tree = NULL;
-    sg_code code = sg_tree_load_bytes("x.h5", &machine, image, n, &tree, &status);
-    sg_tree_free(tree);
+    sg_h5tree *tree = NULL;
+    sg_code code = sg_h5tree_load_bytes("x.h5", &machine, image, n, &tree, &status);
+    sg_h5tree_free(tree);
     assert_int_equal(code, SG_BAD_INPUT);
     if (!strstr(status.text, part)) fail_msg("'%s' lacks '%s'", status.text, part);
 }
@@ -430,11 +430,11 @@ static void test_hostile_structures(void **state) {
 /* Mutated bytes make HDF5 1.10 crash and hang; here they only ever make an error or a different tree. */
 static void test_mutated_images(void **state) {
     (void)state;
-    sg_tree *tree = make_tree();
+    sg_h5tree *tree = make_tree();
     unsigned char *image, *copy;
     size_t n;
     assert_int_equal(sg_hdf5_write(tree, &image, &n, NULL), SG_OK);
-    sg_tree_free(tree);
+    sg_h5tree_free(tree);
     copy = malloc(n);
     assert_non_null(copy);
     uint64_t random = 88172645463325252u;
@@ -447,11 +447,11 @@ static void test_mutated_images(void **state) {
         }
         sg_user_block_make(&machine, copy + SG_USER_BLOCK_BYTES, n - SG_USER_BLOCK_BYTES, copy);
         sg_status status = {0};
-        sg_tree *got = NULL;
-        sg_code code = sg_tree_load_bytes("x.h5", &machine, copy, n, &got, &status);
+        sg_h5tree *got = NULL;
+        sg_code code = sg_h5tree_load_bytes("x.h5", &machine, copy, n, &got, &status);
         assert_true(code == SG_OK || code == SG_BAD_INPUT);
         refused += code != SG_OK;
-        sg_tree_free(got);
+        sg_h5tree_free(got);
     }
     assert_true(refused > 100);
     free(copy);
@@ -460,31 +460,31 @@ static void test_mutated_images(void **state) {
 
 static void test_flat_form(void **state) {
     (void)state;
-    sg_tree *tree = NULL;
+    sg_h5tree *tree = NULL;
     sg_bytes flat = {.limit = 4096};
     double x = 1;
-    assert_true(sg_flat_value(&flat, "b", SG_TREE_F64, &x, sizeof x) && sg_flat_group(&flat, "g") &&
+    assert_true(sg_flat_value(&flat, "b", SG_H5TREE_F64, &x, sizeof x) && sg_flat_group(&flat, "g") &&
                 sg_flat_end(&flat));
-    assert_int_equal(sg_tree_unflatten(flat.data, flat.n, &tree, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_unflatten(flat.data, flat.n, &tree, NULL), SG_OK);
     assert_int_equal(tree->n_groups, 1);
-    sg_tree_free(tree);
+    sg_h5tree_free(tree);
     for (size_t n = 1; n < flat.n; n++) {
-        sg_code code = sg_tree_unflatten(flat.data, n, &tree, NULL);
-        sg_tree_free(tree);
+        sg_code code = sg_h5tree_unflatten(flat.data, n, &tree, NULL);
+        sg_h5tree_free(tree);
         assert_int_equal(code, n == 25 ? SG_OK : SG_BAD_INPUT); /* 25: the end of the value, a whole tree */
     }
     size_t whole = flat.n;
-    assert_true(sg_flat_value(&flat, "c", SG_TREE_F64, &x, sizeof x));
-    assert_int_equal(sg_tree_unflatten(flat.data, flat.n, &tree, NULL), SG_BAD_INPUT); /* a value after a group */
+    assert_true(sg_flat_value(&flat, "c", SG_H5TREE_F64, &x, sizeof x));
+    assert_int_equal(sg_h5tree_unflatten(flat.data, flat.n, &tree, NULL), SG_BAD_INPUT); /* a value after a group */
     flat.n = whole;
     assert_true(sg_flat_group(&flat, "g") && sg_flat_end(&flat));
-    assert_int_equal(sg_tree_unflatten(flat.data, flat.n, &tree, NULL), SG_BAD_INPUT); /* twice */
+    assert_int_equal(sg_h5tree_unflatten(flat.data, flat.n, &tree, NULL), SG_BAD_INPUT); /* twice */
     flat.n = 0;
-    assert_true(sg_flat_value(&flat, "b", SG_TREE_F64, &x, 4));
-    assert_int_equal(sg_tree_unflatten(flat.data, flat.n, &tree, NULL), SG_BAD_INPUT);
+    assert_true(sg_flat_value(&flat, "b", SG_H5TREE_F64, &x, 4));
+    assert_int_equal(sg_h5tree_unflatten(flat.data, flat.n, &tree, NULL), SG_BAD_INPUT);
     flat.n = 0;
-    assert_true(sg_flat_value(&flat, "b", SG_TREE_KIND_COUNT, &x, 8));
-    assert_int_equal(sg_tree_unflatten(flat.data, flat.n, &tree, NULL), SG_BAD_INPUT);
+    assert_true(sg_flat_value(&flat, "b", SG_H5TREE_KIND_COUNT, &x, 8));
+    assert_int_equal(sg_h5tree_unflatten(flat.data, flat.n, &tree, NULL), SG_BAD_INPUT);
     assert_true(!sg_bytes_add(&flat, &x, 5000));
     free(flat.data);
 }
