@@ -1,50 +1,67 @@
-/* fit.h: from measured points to a machine and a law of the step, by GSL's robust nonlinear least squares. */
+/* fit.h: from measured points to a machine and laws of the step, by robust nonlinear least squares (GSL).
+ *
+ * Two things are fitted. The *machine*: efficiencies per op class and fixed times per kernel, from the class times that each
+ * measured point carries, with the data sheet as prior; it predicts any policy. The *laws*: how one quantity of one measured
+ * configuration goes with batch, ranks or workers; they predict that configuration, and better. */
 #ifndef SG_CALIBRATION_FIT_H
 #define SG_CALIBRATION_FIT_H
 
 #include "calibration/figure.h"
 #include "sim/run_file.h"
 
-enum { SG_FIT_MAX_TERMS = 8 };
+enum { SG_LAW_TERMS = 4 };
 
-/* A fitted formula for one quantity of one policy configuration over batch, ranks and workers. */
+typedef enum sg_law_kind {
+    SG_LAW_WALK,   /* c (w0 + w1 x): the walk of the step program on the fitted machine, scaled; only c is fitted */
+    SG_LAW_AFFINE, /* a + b x */
+    SG_LAW_KNEE,   /* (h^6 + (a + b x)^6)^(1/6): launch-bound, then throughput-bound */
+    SG_LAW_LINEAR, /* b x */
+    SG_LAW_KIND_COUNT
+} sg_law_kind;
+
+/* A fitted formula for one quantity of one configuration. x: samples per process and step (PPO: environments). */
 typedef struct sg_law {
-    char quantity[32]; /* "update_s" */
-    char policy[SG_NAME_BYTES], settings[512];
-    char formula[160]; /* "(h^p + (a + b batch)^p)^(1/p), p = 6" */
-    size_t n_terms;
-    char term[SG_FIT_MAX_TERMS][24];
-    double value[SG_FIT_MAX_TERMS], error[SG_FIT_MAX_TERMS]; /* error: standard error, same unit */
-    double covariance[SG_FIT_MAX_TERMS * SG_FIT_MAX_TERMS];
-    double residual_log_sd, left_out_log_sd; /* within the fit; leaving whole configurations out */
-    size_t n_points;
-    char next_point[96]; /* the point most worth measuring next: "batch 16, ranks 1" */
+    char quantity[32];      /* "update_s" */
+    sg_point_config config; /* of its points; batch, envs and key are those of the last */
+    int32_t kind;           /* sg_law_kind */
+    size_t n_terms, n_fitted, n_points;
+    double value[SG_LAW_TERMS], error[SG_LAW_TERMS]; /* standard errors; 0 where not fitted */
+    double covariance[SG_LAW_TERMS * SG_LAW_TERMS];
+    double low_x, high_x;                    /* measured range */
+    double residual_log_sd, left_out_log_sd; /* of the fit; leaving whole configurations out in turn */
+    char next_point[96];                     /* the point most worth measuring next */
 } sg_law;
 
 typedef struct sg_fit_options {
-    const char *probe_file; /* written by bench/torch_probe.py; NULL = none */
-    const char *const *logs;
-    size_t n_logs; /* LeRobot logs: observed evidence */
+    const char *probe_file;   /* written by bench/torch_probe.py; NULL = none */
+    const sg_point *observed; /* points read from logs of the framework on this machine */
+    size_t n_observed;
 } sg_fit_options;
 
 typedef struct sg_fit {
-    sg_machine machine; /* parameters of this machine with covariance */
+    sg_machine machine; /* this machine: parameters with covariance */
     sg_law *laws;
     size_t n_laws;
-    double *residuals;
-    size_t n_residuals; /* log(measured / fitted) per point of the run, NAN where unused */
-    char notes[8][256];
-    size_t n_notes; /* "not enough points for exposed_sync_s: 2, needs 4" */
+    double *residuals; /* log(measured / fitted) of update_s (PPO: learning_s) by point of the run, NAN where unused */
+    size_t n_residuals;
+    char (*notes)[256]; /* what could not be fitted and why */
+    size_t n_notes;
 } sg_fit;
 
-/* SG_BAD_INPUT when no law has two points more than parameters (says which points are missing). */
+/* prior: a data sheet of the right class. SG_BAD_INPUT when nothing can be fitted (says which points are missing). */
 sg_code sg_fit_run(const sg_run *run, const sg_machine *prior, const sg_fit_options *options, sg_fit *fit,
                    sg_status *status);
 void sg_fit_clear(sg_fit *fit);
-sg_code sg_fit_save(const char *path, const sg_fit *fit, sg_status *status); /* machine file (HDF5) */
+
+/* Machine file: the machine's parameters and the laws (docs/run-file.md). */
+sg_code sg_fit_save(const char *path, const sg_fit *fit, sg_status *status);
 sg_code sg_fit_load(const char *path, sg_fit *fit, sg_status *status);
-/* Value of a law with log sd from its covariance and residual. */
-sg_code sg_law_at(const sg_law *law, double batch, double ranks, double workers, double *value, double *log_sd,
-                  sg_status *status);
+
+const char *sg_law_formula(sg_law_kind kind);        /* "c (w0 + w1 x)" */
+const char *sg_law_term(sg_law_kind kind, size_t i); /* "c" */
+/* The law for this quantity and configuration (batch, envs, iterations apart), or NULL. */
+const sg_law *sg_law_find(const sg_fit *fit, const char *quantity, const sg_point_config *config);
+/* Value at x, and its log sd from the covariance and the residuals, growing outside the measured range. */
+void sg_law_at(const sg_law *law, double x, double *value, double *log_sd);
 
 #endif

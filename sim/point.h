@@ -2,6 +2,8 @@
 #ifndef SG_SIM_POINT_H
 #define SG_SIM_POINT_H
 
+#include "kernels/op.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -65,6 +67,10 @@ typedef struct sg_point {
     /* the program's work per optimizer step, so that a fit needs no policy: by op class */
     double flops, bytes;
     int64_t ops_forward, ops_backward;
+    /* Seconds per iteration spent in ops of each class, from iterations in which every op was timed; NAN: not recorded.
+     * What the machine's efficiencies are fitted to. */
+    double class_s[SG_CLASS_COUNT];
+    double frame_s; /* decode of one camera frame by one loader worker, NAN: none */
 } sg_point;
 
 void sg_point_clear(sg_point *point); /* frees raw */

@@ -66,6 +66,8 @@ sg_code sg_walker_read(sg_walker *walker, int32_t tensor, double *out, size_t co
 sg_code sg_walker_write(sg_walker *walker, int32_t tensor, const double *values, size_t count, sg_status *status);
 /* Keeps a storage alive from its allocation to the end of the iteration so that tests can read it. */
 sg_code sg_walker_keep(sg_walker *walker, int32_t tensor, sg_status *status);
+/* One iteration in which every op is waited for and timed: seconds by op class. Slower than a plain one. */
+sg_code sg_walker_profile(sg_walker *walker, double class_s[SG_CLASS_COUNT], sg_status *status);
 /* Seconds on the host clock that the walker itself spent (walking, allocating), not the device's functions. */
 double sg_walker_own_s(const sg_walker *walker);
 /* Trace of (entry, pointer-independent) visits as a 64-bit hash: equal walks visit the same entries in the same order. */
