@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from peers import act, ppo  # noqa: E402
+from peers import act, ppo, smolvla  # noqa: E402
 
 ALLOCATIONS = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"}
 HIDDEN_VIEWS = {"_unsafe_view", "detach", "lift_fresh", "_reshape_alias", "alias"}
@@ -202,6 +202,11 @@ def runs(names, cameras, batch):
         if name == "act":
             for count in cameras:
                 yield f"act_default_{count}cams{suffix}", act.build(), act.ACT.batch(batch, count)
+        elif name.startswith("smolvla"):
+            for mode in smolvla.MODES if name == "smolvla" else [name.split("-")[1]]:
+                policy = smolvla.build(mode)
+                for count in cameras:
+                    yield f"smolvla_{mode}_{count}cams{suffix}", policy, smolvla.SmolVLA.batch(batch, count)
         elif name == "ppo":
             for task in ppo.TASKS:
                 policy = ppo.build(task)
