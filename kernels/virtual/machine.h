@@ -58,6 +58,7 @@
     X(COLLECTIVE_BUSBW, "collective_busbw", "B/s", "all-reduce bus bandwidth, saturated")                              \
     X(COLLECTIVE_LATENCY_S, "collective_latency_s", "s", "all-reduce start")                                           \
     X(OVERLAP_STRETCH, "overlap_stretch", "", "compute time under a collective / alone")                               \
+    X(RANK_JITTER, "rank_jitter", "", "log sd of a rank's step: the slowest of several ranks decides")                 \
     X(FRAME_S, "frame_s", "s", "decode of one 480x640 frame by one loader worker")                                     \
     X(CONTEXT_BYTES, "context_bytes", "B", "device memory outside the framework's allocator")                          \
     X(ENV_STEP_S, "env_step_s", "s", "one environment step of one environment (PPO)")

@@ -1,0 +1,65 @@
+#include "calibration/framework_file.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "calibration/config_dir.h"
+#include "calibration/machine_file.h"
+
+static sg_code read_numbers(const sg_tree *tree, const char *device_class, sg_framework_numbers *numbers,
+                            sg_status *status) {
+    static const char *const keys[] = {"buckets", "framework_factors", "cuda", "cpu", "mps"};
+    static const char *const bucket_keys[] = {"first_bytes", "bytes"};
+    const sg_node *root = sg_tree_root(tree), *buckets = NULL, *parameters = NULL;
+    int64_t first = 0, bytes = 0;
+    sg_machine machine;
+    sg_machine_init(&machine);
+    for (int i = 0; i < SG_M_COUNT; i++) machine.p[i].value = NAN;
+    sg_code code = sg_node_known(tree, root, keys, sizeof keys / sizeof *keys, status);
+    if (!code) code = sg_node_child(tree, root, "buckets", SG_NODE_MAP, &buckets, status);
+    if (!code) code = sg_node_known(tree, buckets, bucket_keys, 2, status);
+    if (!code) code = sg_node_int(tree, buckets, "first_bytes", 1, (int64_t)1 << 40, &first, status);
+    if (!code) code = sg_node_int(tree, buckets, "bytes", 1, (int64_t)1 << 40, &bytes, status);
+    if (!code) code = sg_node_bool(tree, root, "framework_factors", &numbers->factors, status);
+    if (!code && sg_node_get(root, device_class)) {
+        code = sg_node_child(tree, root, device_class, SG_NODE_MAP, &parameters, status);
+        if (!code) code = sg_machine_parameters_read(tree, parameters, &machine, status);
+    }
+    if (code) return code;
+    numbers->buckets = (sg_bucket_options){(uint64_t)first, (uint64_t)bytes};
+    memcpy(numbers->p, machine.p, sizeof numbers->p);
+    return SG_OK;
+}
+
+sg_code sg_framework_load(const char *name, const char *device_class, const char *config_dir,
+                          sg_framework_numbers *numbers, sg_status *status) {
+    char dir[SG_PATH_BYTES], path[SG_PATH_BYTES];
+    sg_tree *tree = NULL;
+    sg_code code = sg_config_dir(config_dir, dir, sizeof dir, status);
+    if (!code) code = sg_config_find(dir, "frameworks", name, ".yaml", path, sizeof path, status);
+    if (!code) code = sg_tree_read(path, &tree, status);
+    if (!code) code = read_numbers(tree, device_class, numbers, status);
+    sg_tree_free(tree);
+    return code;
+}
+
+static void set_parameter(sg_machine *machine, int i, const sg_machine_parameter *p) {
+    machine->p[i] = *p;
+    if (!machine->covariance) return;
+    for (int k = 0; k < SG_M_COUNT; k++)
+        machine->covariance[i * SG_M_COUNT + k] = machine->covariance[k * SG_M_COUNT + i] = 0;
+    machine->covariance[i * SG_M_COUNT + i] = p->log_sd * p->log_sd;
+}
+
+void sg_framework_apply(const sg_framework_numbers *numbers, sg_machine *machine) {
+    for (int i = 0; i < SG_M_COUNT; i++) {
+        if (!isfinite(numbers->p[i].value)) continue;
+        if (!isfinite(machine->p[i].value) || machine->p[i].evidence == SG_EVIDENCE_DATA_SHEET)
+            set_parameter(machine, i, &numbers->p[i]);
+    }
+    for (int c = 0; c < SG_CLASS_COUNT && !numbers->factors; c++) {
+        sg_machine_parameter one = {.value = 1, .evidence = SG_EVIDENCE_OBSERVED};
+        memcpy(one.source, "the engine itself", sizeof "the engine itself");
+        set_parameter(machine, sg_machine_factor_of((sg_op_class)c), &one);
+    }
+}

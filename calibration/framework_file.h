@@ -1,0 +1,27 @@
+/* framework_file.h: the numbers half of a framework's profile (configs/frameworks/): host costs, buckets, factors.
+ *
+ *   buckets: {first_bytes: 1048576, bytes: 26214400}   # of gradients in data-parallel training
+ *   framework_factors: true                            # false: the machine's factors are not of this framework
+ *   cuda: {host_op_s: {value: ..., log_sd: ..., source: ...}, ...}      # by device class; names of machine parameters
+ *   cpu: {...} */
+#ifndef SG_CALIBRATION_FRAMEWORK_FILE_H
+#define SG_CALIBRATION_FRAMEWORK_FILE_H
+
+#include "kernels/virtual/machine.h"
+#include "sim/walk.h"
+
+typedef struct sg_framework_numbers {
+    sg_bucket_options buckets;
+    bool factors;
+    sg_machine_parameter p[SG_M_COUNT]; /* value NAN: the framework says nothing of it */
+} sg_framework_numbers;
+
+/* name: "pytorch-eager"; device_class: "cuda", "cpu", "mps". */
+sg_code sg_framework_load(const char *name, const char *device_class, const char *config_dir,
+                          sg_framework_numbers *numbers, sg_status *status);
+
+/* Fills what the machine does not know better: parameters that it lacks or has from a data sheet. Without `factors` the
+ * framework factors become 1. Rows of a covariance follow. */
+void sg_framework_apply(const sg_framework_numbers *numbers, sg_machine *machine);
+
+#endif
