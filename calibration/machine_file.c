@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "calibration/config_dir.h"
+#include "calibration/machine_group.h"
 
 static const char *const groups[] = {"", "compute", "memory", "host", "link", "loader", "start"};
 
@@ -156,15 +157,34 @@ static sg_code load_sheet(const char *path, const char *config_dir, sg_machine *
     return code;
 }
 
+static sg_code load_fitted(const char *path, sg_machine *machine, sg_status *status) {
+    sg_h5tree *tree = NULL;
+    sg_code code = sg_h5tree_load(path, &sg_machine_format, &tree, status);
+    if (code) return code;
+    code = sg_machine_from_group(tree, machine, status);
+    sg_h5tree_free(tree);
+    return code ? sg_fail_in(status, "%s", path) : SG_OK;
+}
+
 sg_code sg_machine_load(const char *name_or_path, const char *config_dir, sg_machine *machine, sg_status *status) {
     sg_machine_init(machine);
     const char *n = name_or_path;
     if (!n || !*n) return sg_fail(status, SG_BAD_INPUT, "loading a machine: no name was given");
+    if (ends_with(n, ".h5")) return load_fitted(n, machine, status);
     if (strchr(n, '/') || ends_with(n, ".yaml") || ends_with(n, ".yml"))
         return load_sheet(n, config_dir, machine, status);
     char dir[SG_PATH_BYTES], path[SG_PATH_BYTES];
     sg_code code = sg_config_dir(config_dir, dir, sizeof dir, status);
     if (!code) code = sg_config_find(dir, "machines", n, ".yaml", path, sizeof path, status);
     if (!code) code = load_sheet(path, dir, machine, status);
+    return code;
+}
+
+sg_code sg_machine_save(const char *path, const sg_machine *machine, sg_status *status) {
+    sg_h5tree *tree = sg_h5tree_new(status);
+    if (!tree) return SG_MACHINE;
+    sg_code code = sg_machine_to_group(machine, tree, status);
+    if (!code) code = sg_h5tree_save(path, &sg_machine_format, tree, status);
+    sg_h5tree_free(tree);
     return code;
 }
