@@ -202,7 +202,7 @@ enum {
 /* Flat, zero-initialised, compared with memcmp. */
 typedef struct sg_attrs {
     int32_t fn;      /* sg_fn */
-    int32_t act;     /* sg_fn: RELU, GELU_TANH ... applied last by MATMUL and CONV; NONE = none */
+    int32_t act;     /* sg_fn: RELU, GELU_TANH ... applied last by MATMUL and CONV (ELU with constant 1); NONE = none */
     int32_t compute; /* sg_compute */
     uint32_t flags;
     int32_t kernel[2], stride[2], pad[2]; /* (h, w) */

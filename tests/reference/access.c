@@ -133,28 +133,31 @@ static void store(sg_dtype dtype, unsigned char *at, double value) {
     }
 }
 
-/* Offset in elements of row-major element number i. */
-static int64_t offset_of(const sg_desc *desc, int64_t i) {
-    int64_t offset = 0;
+/* Steps through row-major positions; `offset` is the current element's, in elements. */
+typedef struct walk {
+    int64_t index[SG_MAX_DIMS], offset;
+} walk;
+
+static void step(const sg_desc *desc, walk *w) {
     for (int d = desc->ndim - 1; d >= 0; d--) {
-        offset += i % desc->size[d] * desc->stride[d];
-        i /= desc->size[d];
+        w->offset += desc->stride[d];
+        if (++w->index[d] < desc->size[d]) return;
+        w->offset -= desc->size[d] * desc->stride[d];
+        w->index[d] = 0;
     }
-    return offset;
 }
 
 void sg_reference_read(const sg_desc *desc, const void *at, double *out) {
     sg_dtype dtype = (sg_dtype)desc->dtype;
     int64_t count = sg_desc_count(desc), bytes = (int64_t)sg_dtype_bytes(dtype);
-    bool dense = sg_desc_is_contiguous(desc);
-    for (int64_t i = 0; i < count; i++)
-        out[i] = load(dtype, (const unsigned char *)at + (dense ? i : offset_of(desc, i)) * bytes);
+    walk w = {{0}, 0};
+    for (int64_t i = 0; i < count; i++, step(desc, &w))
+        out[i] = load(dtype, (const unsigned char *)at + w.offset * bytes);
 }
 
 void sg_reference_write(const sg_desc *desc, void *at, const double *values) {
     sg_dtype dtype = (sg_dtype)desc->dtype;
     int64_t count = sg_desc_count(desc), bytes = (int64_t)sg_dtype_bytes(dtype);
-    bool dense = sg_desc_is_contiguous(desc);
-    for (int64_t i = 0; i < count; i++)
-        store(dtype, (unsigned char *)at + (dense ? i : offset_of(desc, i)) * bytes, values[i]);
+    walk w = {{0}, 0};
+    for (int64_t i = 0; i < count; i++, step(desc, &w)) store(dtype, (unsigned char *)at + w.offset * bytes, values[i]);
 }

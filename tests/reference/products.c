@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 static double activated(const sg_attrs *attrs, double x) {
-    return attrs->act == SG_FN_NONE ? x : ref_unary_value((sg_fn)attrs->act, x, attrs->alpha, attrs->beta);
+    return attrs->act == SG_FN_NONE ? x : ref_unary_value((sg_fn)attrs->act, x, 1, 0);
 }
 
 sg_code ref_MATMUL(const ref_call *call) {
