@@ -42,6 +42,10 @@ sg_code sg_hdf5_flatten_apart(const void *image, size_t n, sg_bytes *flat, sg_st
 
 bool sg_h5tree_name_is_sound(const char *name);
 sg_code sg_h5tree_append_group(sg_h5tree *tree, const char *name, sg_h5tree **group, sg_status *status);
+/* Takes the child group out of the tree (NULL: none of that name); the caller owns it. */
+sg_h5tree *sg_h5tree_take(sg_h5tree *tree, const char *name);
+/* Puts a taken group back where one was taken from since (room is certain). NULL is fine. */
+void sg_h5tree_put_back(sg_h5tree *tree, sg_h5tree *group);
 /* Takes over value.text and value.doubles, also on failure; value.name is set here. */
 sg_code sg_h5tree_append_value(sg_h5tree *tree, sg_h5tree_value value, const char *name, sg_status *status);
 

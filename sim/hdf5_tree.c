@@ -110,14 +110,22 @@ sg_code sg_h5tree_append_group(sg_h5tree *tree, const char *name, sg_h5tree **gr
     return SG_OK;
 }
 
-void sg_h5tree_remove(sg_h5tree *tree, const char *name) {
+sg_h5tree *sg_h5tree_take(sg_h5tree *tree, const char *name) {
     sg_h5tree *group = find(tree, name);
-    if (!group) return;
+    if (!group) return NULL;
     size_t i = 0;
     while (tree->groups[i] != group) i++;
-    sg_h5tree_free(group);
     tree->n_groups--;
     memmove((void *)&tree->groups[i], (void *)&tree->groups[i + 1], (tree->n_groups - i) * sizeof(sg_h5tree *));
+    return group;
+}
+
+void sg_h5tree_put_back(sg_h5tree *tree, sg_h5tree *group) {
+    if (group) tree->groups[tree->n_groups++] = group;
+}
+
+void sg_h5tree_remove(sg_h5tree *tree, const char *name) {
+    sg_h5tree_free(sg_h5tree_take(tree, name));
 }
 
 sg_code sg_h5tree_append_value(sg_h5tree *tree, sg_h5tree_value value, const char *name, sg_status *status) {

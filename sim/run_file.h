@@ -15,17 +15,23 @@ typedef struct sg_run {
     size_t n_points;
 } sg_run;
 
+/* Points in the order in which they were measured. SG_BAD_INPUT: not a sound run file (sg_h5tree_load), or a point lacks
+ * something, is not finite or has another configuration than its key says. *run is empty on failure. */
 sg_code sg_run_file_read(const char *path, sg_run *run, sg_status *status);
 void sg_run_clear(sg_run *run);
 
 typedef struct sg_run_writer sg_run_writer;
-/* Creates the file or opens it for appending; takes the lock (SG_BAD_INPUT names the other writer). */
+/* Creates the file (at once, without points) or opens it for appending; takes the lock until close (SG_BAD_INPUT names the
+ * other writer). An existing file that sg_run_file_read would refuse is refused and left as it is. */
 sg_code sg_run_writer_open(const char *path, const sg_machine_record *machine, sg_run_writer **writer,
                            sg_status *status);
-/* A point whose key exists already replaces it. */
+/* A point whose key exists already replaces it and keeps its place in the order. Durable when SG_OK comes back; otherwise
+ * the file is as before: SG_BAD_INPUT names the field that a file cannot hold, SG_MACHINE the disk's failure. point->key
+ * is not read: the key follows from the configuration. raw arrays have point->iterations values. */
 sg_code sg_run_writer_append(sg_run_writer *writer, const sg_point *point, sg_status *status);
 /* True when the file holds a point with this key (a killed run resumes where it stopped). */
 bool sg_run_writer_has(const sg_run_writer *writer, uint64_t key);
+/* Gives the lock back. NULL is fine. */
 void sg_run_writer_close(sg_run_writer *writer);
 
 #endif

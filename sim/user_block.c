@@ -123,8 +123,9 @@ sg_code sg_user_block_check(const char *path, const sg_file_format *format, cons
         return sg_fail(status, SG_BAD_INPUT, "the header of %s was altered: restore the file from a copy", path);
     if (line.version > format->version)
         return sg_fail(status, SG_BAD_INPUT,
-                       "%s is a %s of version %" PRId64 ", this program reads up to version %d: update stepgauge", path,
-                       format->what, line.version, format->version);
+                       "%s is a %s of version %" PRId64 ", newer than version %d, which this program reads: update "
+                       "stepgauge",
+                       path, format->what, line.version, format->version);
     if (line.version < 1)
         return sg_fail(status, SG_BAD_INPUT, "%s says it is of version %" PRId64 ", which never existed", path,
                        line.version);

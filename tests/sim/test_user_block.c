@@ -100,7 +100,7 @@ static void test_other_files(void **state) {
     other = run;
     other.version = 4;
     make_file(&other, file);
-    expect(file, WHOLE, "version 4, this program reads up to version 3: update");
+    expect(file, WHOLE, "version 4, newer than version 3, which this program reads: update");
     other.version = 0;
     make_file(&other, file);
     expect(file, WHOLE, "version 0");

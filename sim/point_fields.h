@@ -1,0 +1,24 @@
+/* point_fields.h: the plain fields of a point as tables, so that files, keys and checks name each of them once. */
+#ifndef SG_SIM_POINT_FIELDS_H
+#define SG_SIM_POINT_FIELDS_H
+
+#include "sim/point.h"
+
+typedef enum sg_field_kind { SG_FIELD_TEXT, SG_FIELD_I64, SG_FIELD_U64, SG_FIELD_F64, SG_FIELD_BOOL } sg_field_kind;
+
+typedef struct sg_field {
+    const char *name; /* in files and JSON */
+    sg_field_kind kind;
+    size_t offset, bytes;
+} sg_field;
+
+typedef struct sg_fields {
+    const sg_field *field;
+    size_t n;
+} sg_fields;
+
+sg_fields sg_config_fields(void);  /* of sg_point_config, by name: the order of the canonical JSON */
+sg_fields sg_point_fields(void);   /* of sg_point, without config, key, statistics and raw times */
+sg_fields sg_machine_fields(void); /* of sg_machine_record */
+
+#endif
