@@ -21,6 +21,12 @@ typedef struct sg_measure_options {
     void *user;
 } sg_measure_options;
 
+/* The configuration under which a point of this request is filed (its key), without running it: so that a resumed
+ * measurement knows what it has, and a log's step times can be filed beside ours. `training` is the request built;
+ * settings are made canonical: only what differs from the defaults, sorted by key, numbers in shortest form. */
+sg_code sg_measure_config(const sg_policy_request *request, const sg_training *training,
+                          const sg_measure_options *options, sg_point_config *config, sg_status *status);
+
 /* Builds the policy, runs it and fills *point (sg_point_clear it). SG_NO: does not fit in memory. When *stop was set
  * before min_iterations, SG_MACHINE "interrupted"; the point then holds nothing. */
 sg_code sg_measure(const sg_policy_request *request, const sg_measure_options *options, sg_point *point,
