@@ -21,7 +21,8 @@ typedef enum sg_role {
 typedef struct sg_storage {
     uint64_t bytes;
     uint8_t role;       /* sg_role */
-    uint8_t persistent; /* never freed by an entry; allocated by the walker before the first program */
+    uint8_t persistent; /* no ALLOC or FREE entry; allocated by the walker: before the first program, optimizer state
+                           (SG_ROLE_OPTIMIZER, zeros) when the first optimizer step begins */
 } sg_storage;
 
 /* A strided view of a storage. */

@@ -22,7 +22,8 @@ typedef struct sg_walk_options {
     sg_bucket_options buckets; /* zeros: the defaults above */
     struct sg_loader *loader;
     struct sg_environment *environment;
-    bool random_weights;  /* false: weights from param specs' init; true never needed but for tests */
+    bool random_weights;  /* tests: constants get a random part too, so that no gradient vanishes by symmetry */
+    bool fixed_random;    /* tests: every step sees the batch, noise, time and dropout masks of the first */
     double learning_rate; /* > 0: overrides every optimizer op's lr (tests) */
 } sg_walk_options;
 
@@ -30,7 +31,7 @@ typedef struct sg_walk_options {
 typedef struct sg_step_times {
     double dataloading_s, preprocessing_s, update_s, step_s;
     double forward_s, backward_s, optimizer_s;      /* device intervals; need not add up */
-    double preprocessing_device_s, update_device_s; /* device busy time */
+    double preprocessing_device_s, update_device_s; /* device intervals from the phase's first mark to its last */
     double exposed_sync_s;                          /* time compute waited for gradient buckets */
     /* PPO, per iteration */
     double collection_s, inference_s, environment_s, learning_s, iteration_s;
@@ -38,7 +39,8 @@ typedef struct sg_step_times {
 
 typedef struct sg_memory_peak {
     uint64_t allocated_bytes, reserved_bytes; /* peaks since the last reset; a CPU has no caching allocator: equal */
-    uint64_t largest_free_bytes;
+    uint64_t largest_free_bytes;              /* largest cached block that is free now */
+    uint64_t workspace_bytes; /* the device's own, one buffer for all plans; in neither figure: it differs by device */
     /* where the peak of allocated was */
     int32_t program;
     int64_t entry;
@@ -49,11 +51,14 @@ typedef struct sg_memory_peak {
 
 typedef struct sg_walker sg_walker;
 
-/* Prepares every unique op, allocates and fills what persists. The training, device, comm and loader must outlive it. */
+/* Prepares every unique op, allocates and fills what persists (optimizer state is born in the first optimizer step, as in
+ * PyTorch: peaks are steady from the second iteration on). The training, device, comm and loader must outlive it.
+ * SG_NO: the persistent part does not fit, or the device refuses an op. */
 sg_code sg_walker_open(const sg_training *training, const sg_walk_options *options, sg_walker **walker,
                        sg_status *status);
 void sg_walker_close(sg_walker *walker);
-/* One training iteration: all blocks of the schedule once. SG_NO when memory ran out. */
+/* One training iteration: all blocks of the schedule once. SG_NO when memory ran out. After any failure everything that
+ * does not persist has been given back; the walker can be closed, or tried again. times may be NULL. */
 sg_code sg_walker_iteration(sg_walker *walker, sg_step_times *times, sg_status *status);
 /* Runs one program once (tests, exposed sync without communication). */
 sg_code sg_walker_program(sg_walker *walker, size_t program, sg_status *status);
@@ -64,11 +69,12 @@ void sg_walker_reset_peak(sg_walker *walker);
 /* Reads or writes a live tensor as doubles in row-major order (executing devices). SG_BAD_INPUT when it is not live. */
 sg_code sg_walker_read(sg_walker *walker, int32_t tensor, double *out, size_t count, sg_status *status);
 sg_code sg_walker_write(sg_walker *walker, int32_t tensor, const double *values, size_t count, sg_status *status);
-/* Keeps a storage alive from its allocation to the end of the iteration so that tests can read it. */
+/* Keeps a storage alive from its allocation until the next iteration or program starts so that tests can read it. */
 sg_code sg_walker_keep(sg_walker *walker, int32_t tensor, sg_status *status);
 /* One iteration in which every op is waited for and timed: seconds by op class. Slower than a plain one. */
 sg_code sg_walker_profile(sg_walker *walker, double class_s[SG_CLASS_COUNT], sg_status *status);
-/* Seconds on the host clock that the walker itself spent (walking, allocating), not the device's functions. */
+/* Wall-clock seconds that the walker itself spent (walking, allocating), not the device's functions. An estimate: one
+ * stretch between two launches in 17 is timed. */
 double sg_walker_own_s(const sg_walker *walker);
 /* Trace of (entry, pointer-independent) visits as a 64-bit hash: equal walks visit the same entries in the same order. */
 uint64_t sg_walker_visit_hash(const sg_walker *walker);

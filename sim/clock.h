@@ -1,0 +1,14 @@
+/* clock.h: the wall clock of this process, for what is spent outside devices. */
+#ifndef SG_SIM_CLOCK_H
+#define SG_SIM_CLOCK_H
+
+#include <time.h>
+
+/* Seconds, monotonic. */
+static inline double sg_clock_s(void) {
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+#endif

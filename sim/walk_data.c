@@ -1,0 +1,246 @@
+/* walk_data.c: what tensors hold: initial weights, zeros, synthetic inputs; and reading and writing them as doubles. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/convert.h"
+#include "sim/synthetic.h"
+#include "sim/walk_internal.h"
+
+/* Kinds of keys; tensors of one kind are told apart by their number. */
+enum { KEY_WEIGHT = 1, KEY_INPUT = 2 };
+
+static const uint64_t ZERO_CHUNK = 1u << 20;
+
+/* ---- to the device ----------------------------------------------------------------------------------------------- */
+
+static sg_code copy_in(sg_walker *w, void *to, const void *from, uint64_t bytes, sg_status *status) {
+    sg_code code = w->api->copy(w->device, to, from, bytes, SG_COPY_TO_DEVICE, SG_STREAM_COMPUTE, status);
+    return code ? code : w->api->stream_wait(w->device, SG_STREAM_COMPUTE, status);
+}
+
+static sg_code zero(sg_walker *w, int32_t storage, void *zeros, sg_status *status) {
+    uint64_t bytes = w->training->storages[storage].bytes;
+    for (uint64_t at = 0; at < bytes; at += ZERO_CHUNK) {
+        uint64_t n = bytes - at < ZERO_CHUNK ? bytes - at : ZERO_CHUNK;
+        sg_code code = w->api->copy(w->device, w->live[storage].address + at, zeros, n, SG_COPY_TO_DEVICE,
+                                    SG_STREAM_COMPUTE, status);
+        if (code) return code;
+    }
+    return SG_OK;
+}
+
+/* All persistent storages that hold optimizer state (or all others), zeroed where the device executes. */
+static sg_code take_persistent(sg_walker *w, bool state, sg_status *status) {
+    const sg_training *t = w->training;
+    void *zeros = w->info.executes ? calloc(1, ZERO_CHUNK) : NULL;
+    if (w->info.executes && !zeros) return sg_fail_memory(status, ZERO_CHUNK, "zeros");
+    sg_code code = SG_OK;
+    for (size_t i = 0; i < t->n_storages && !code; i++) {
+        if (!t->storages[i].persistent || w->live[i].address || (t->storages[i].role == SG_ROLE_OPTIMIZER) != state)
+            continue;
+        code = sg_walk_alloc(w, (int32_t)i, status);
+        if (!code && zeros) code = zero(w, (int32_t)i, zeros, status);
+    }
+    if (!code) code = w->api->stream_wait(w->device, SG_STREAM_COMPUTE, status);
+    free(zeros);
+    return code;
+}
+
+/* A host image of the tensor's span, filled and copied in. */
+static sg_code fill(sg_walker *w, int32_t tensor, const sg_synthetic *what, sg_status *status) {
+    const sg_tensor *x = &w->training->tensors[tensor];
+    uint64_t bytes = sg_desc_span_bytes(&x->desc);
+    char *address = w->live[x->storage].address;
+    if (!bytes || !address) return SG_OK;
+    void *host = calloc(1, bytes);
+    if (!host) return sg_fail_memory(status, bytes, "values of a tensor");
+    sg_synthetic_fill(host, &x->desc, what);
+    sg_code code = copy_in(w, address + x->offset_bytes, host, bytes, status);
+    free(host);
+    return code;
+}
+
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
+
+/* Bound of the random part that `random_weights` adds to constants. */
+static const double RANDOM_PART = 0.1;
+
+static sg_code fill_weight(sg_walker *w, size_t i, sg_status *status) {
+    const sg_parameter *p = &w->training->parameters[i];
+    sg_synthetic what = {.key = sg_synthetic_key(w->options.seed, KEY_WEIGHT, i), .first_sample = -1};
+    switch (p->init_kind) {
+    case SG_INIT_UNIFORM:
+        what.kind = SG_SYNTHETIC_UNIFORM;
+        what.low = -p->init_scale;
+        what.high = p->init_scale;
+        break;
+    case SG_INIT_NORMAL:
+        what.kind = SG_SYNTHETIC_NORMAL;
+        what.high = p->init_scale;
+        break;
+    default:
+        what.kind = SG_SYNTHETIC_CONSTANT;
+        what.low = p->init_scale;
+        if (w->options.random_weights && sg_dtype_is_float((sg_dtype)w->training->tensors[p->tensor].desc.dtype)) {
+            what.kind = SG_SYNTHETIC_UNIFORM;
+            what.low = p->init_scale - RANDOM_PART;
+            what.high = p->init_scale + RANDOM_PART;
+        }
+        break;
+    }
+    sg_code code = fill(w, p->tensor, &what, status);
+    return code ? sg_fail_in(status, "initial values of %s", p->name) : SG_OK;
+}
+
+/* ---- inputs ------------------------------------------------------------------------------------------------------ */
+
+/* Samples before this rank's in the draw: draws of one step are laid end to end, ranks side by side in each. */
+static sg_synthetic input_values(const sg_walker *w, size_t input) {
+    const sg_input *in = &w->training->inputs[input];
+    const sg_desc *d = &w->training->tensors[in->tensor].desc;
+    uint64_t step = w->options.fixed_random ? 1 : w->step;
+    int64_t samples = d->ndim ? d->size[0] : 1;
+    return (sg_synthetic){.kind = SG_SYNTHETIC_UNIFORM,
+                          .low = in->low,
+                          .high = in->high,
+                          .key = sg_synthetic_key(w->options.seed, step << 8 | KEY_INPUT, input),
+                          .first_sample = (w->draws * w->options.ranks + w->options.rank) * samples};
+}
+
+sg_code sg_walk_draw(sg_walker *w, sg_status *status) {
+    const sg_training *t = w->training;
+    if (!w->info.executes) {
+        w->draws++;
+        return SG_OK;
+    }
+    if (w->copies_in_flight) { /* staging is still read */
+        sg_code code = w->api->stream_wait(w->device, SG_STREAM_COPY, status);
+        if (code) return code;
+        w->copies_in_flight = false;
+    }
+    for (size_t i = 0; i < t->n_inputs; i++) {
+        if (t->inputs[i].source == SG_INPUT_STORAGE) continue;
+        sg_synthetic what = input_values(w, i);
+        if (w->travels[i]) {
+            if (w->staging[i]) sg_synthetic_fill(w->staging[i], &t->tensors[t->inputs[i].tensor].desc, &what);
+            continue;
+        }
+        sg_code code = fill(w, t->inputs[i].tensor, &what, status);
+        if (code) return sg_fail_in(status, "filling input %s", t->inputs[i].name);
+    }
+    w->draws++;
+    return SG_OK;
+}
+
+static sg_code make_staging(sg_walker *w, sg_status *status) {
+    const sg_training *t = w->training;
+    w->staging = calloc(t->n_inputs + 1, sizeof *w->staging);
+    if (!w->staging) return sg_fail_memory(status, t->n_inputs * sizeof *w->staging, "staging");
+    w->batch = w->staging;
+    if (!w->info.executes || w->options.loader) return SG_OK;
+    for (size_t i = 0; i < t->n_inputs; i++) {
+        if (!w->travels[i]) continue;
+        uint64_t bytes = sg_desc_span_bytes(&t->tensors[t->inputs[i].tensor].desc);
+        w->staging[i] = calloc(1, bytes ? bytes : 1);
+        if (!w->staging[i]) return sg_fail_memory(status, bytes, t->inputs[i].name);
+    }
+    return SG_OK;
+}
+
+/* ---- persistent storages ------------------------------------------------------------------------------------------ */
+
+sg_code sg_walk_persist(sg_walker *w, sg_status *status) {
+    const sg_training *t = w->training;
+    sg_code code = take_persistent(w, false, status);
+    if (!code) code = make_staging(w, status);
+    if (code || !w->info.executes) return code;
+    for (size_t i = 0; i < t->n_parameters && !code; i++) code = fill_weight(w, i, status);
+    for (size_t i = 0; i < t->n_inputs && !code; i++) {
+        if (t->inputs[i].source != SG_INPUT_STORAGE) continue;
+        sg_synthetic what = input_values(w, i);
+        code = fill(w, t->inputs[i].tensor, &what, status);
+    }
+    if (code) return code;
+    /* single programs may run before any batch was asked for */
+    code = sg_walk_draw(w, status);
+    w->draws = 0;
+    return code;
+}
+
+sg_code sg_walk_give_birth(sg_walker *w, sg_status *status) {
+    sg_code code = take_persistent(w, true, status);
+    if (!code) w->state_born = true;
+    return code;
+}
+
+/* ---- reading and writing ------------------------------------------------------------------------------------------ */
+
+static sg_code host_image(sg_walker *w, int32_t tensor, size_t count, void **image, uint64_t *bytes,
+                          sg_status *status) {
+    const sg_training *t = w->training;
+    *image = NULL;
+    if (tensor < 0 || (size_t)tensor >= t->n_tensors)
+        return sg_fail(status, SG_BAD_INPUT, "tensor %d of %zu", tensor, t->n_tensors);
+    const sg_tensor *x = &t->tensors[tensor];
+    if (!w->info.executes)
+        return sg_fail(status, SG_BAD_INPUT, "tensor %d: a %s device holds no values", tensor, w->info.kind);
+    if (!w->live[x->storage].address)
+        return sg_fail(status, SG_BAD_INPUT, "tensor %d is not live: its storage %d was freed or not yet allocated",
+                       tensor, x->storage);
+    if (sg_desc_count(&x->desc) < 0 || (size_t)sg_desc_count(&x->desc) != count)
+        return sg_fail(status, SG_BAD_INPUT, "tensor %d has %lld elements, not %zu", tensor,
+                       (long long)sg_desc_count(&x->desc), count);
+    *bytes = sg_desc_span_bytes(&x->desc);
+    *image = calloc(1, *bytes ? *bytes : 1);
+    if (!*image) return sg_fail_memory(status, *bytes, "values of a tensor");
+    sg_code code = w->api->copy(w->device, *image, w->live[x->storage].address + x->offset_bytes, *bytes,
+                                SG_COPY_TO_HOST, SG_STREAM_COMPUTE, status);
+    if (!code) code = w->api->stream_wait(w->device, SG_STREAM_COMPUTE, status);
+    if (code) {
+        free(*image);
+        *image = NULL;
+    }
+    return code;
+}
+
+/* Element offset of the row-major element `e`. */
+static int64_t offset_of(const sg_desc *d, int64_t e) {
+    int64_t offset = 0;
+    for (int k = d->ndim - 1; k >= 0; k--) {
+        offset += e % d->size[k] * d->stride[k];
+        e /= d->size[k];
+    }
+    return offset;
+}
+
+sg_code sg_walker_read(sg_walker *w, int32_t tensor, double *out, size_t count, sg_status *status) {
+    void *image;
+    uint64_t bytes;
+    sg_code code = host_image(w, tensor, count, &image, &bytes, status);
+    if (code) return sg_fail_in(status, "reading");
+    const sg_desc *d = &w->training->tensors[tensor].desc;
+    for (size_t i = 0; i < count; i++) out[i] = sg_element_get(image, (sg_dtype)d->dtype, offset_of(d, (int64_t)i));
+    free(image);
+    return SG_OK;
+}
+
+sg_code sg_walker_write(sg_walker *w, int32_t tensor, const double *values, size_t count, sg_status *status) {
+    void *image;
+    uint64_t bytes;
+    sg_code code = host_image(w, tensor, count, &image, &bytes, status);
+    if (code) return sg_fail_in(status, "writing");
+    const sg_tensor *x = &w->training->tensors[tensor];
+    for (size_t i = 0; i < count; i++)
+        sg_element_set(image, (sg_dtype)x->desc.dtype, offset_of(&x->desc, (int64_t)i), values[i]);
+    code = copy_in(w, w->live[x->storage].address + x->offset_bytes, image, bytes, status);
+    free(image);
+    if (!code && w->api->weights_changed) w->api->weights_changed(w->device);
+    return code ? sg_fail_in(status, "writing tensor %d", tensor) : SG_OK;
+}
+
+sg_code sg_walker_keep(sg_walker *w, int32_t tensor, sg_status *status) {
+    if (tensor < 0 || (size_t)tensor >= w->training->n_tensors)
+        return sg_fail(status, SG_BAD_INPUT, "keeping tensor %d of %zu", tensor, w->training->n_tensors);
+    w->live[w->training->tensors[tensor].storage].keep = true;
+    return SG_OK;
+}

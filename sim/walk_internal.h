@@ -1,0 +1,120 @@
+/* walk_internal.h: what the files of the walker share.
+ *
+ * Programs are compiled once into instructions: entries with everything resolved that does not change from step to step.
+ * Storages move with the allocator, so an argument is (storage, offset) and its address is one look-up in a table. */
+#ifndef SG_SIM_WALK_INTERNAL_H
+#define SG_SIM_WALK_INTERNAL_H
+
+#include "sim/allocator.h"
+#include "sim/buckets.h"
+#include "sim/phases.h"
+
+typedef enum sg_instruction_kind {
+    SG_RUN_OP,
+    SG_RUN_HOST, /* views: host time alone */
+    SG_RUN_ALLOC,
+    SG_RUN_FREE,
+    SG_RUN_WAIT,
+    SG_RUN_COPY,
+    SG_RUN_READY,
+    SG_RUN_SYNC,
+    SG_RUN_MARK,
+    SG_RUN_BIRTH /* optimizer state is needed from here on */
+} sg_instruction_kind;
+
+typedef struct sg_instruction {
+    uint8_t kind;
+    uint8_t host_class;     /* sg_host_class of host_count dispatches before it */
+    uint8_t optimizer_step; /* launch with the true step even when randomness is fixed */
+    int32_t host_count;
+    int32_t index;          /* op, storage, input, parameter, mark */
+    uint32_t first, n_args; /* op: its arguments */
+    int32_t entry;          /* in the program */
+    int64_t samples;        /* per-sample op: samples of this rank in it */
+    uint64_t salt;          /* of the program's first run in a step */
+    uint64_t visit;         /* hash of the entry, or entries */
+} sg_instruction;
+
+typedef struct sg_compiled {
+    sg_instruction *code;
+    size_t n;
+    uint32_t runs; /* in this optimizer step */
+} sg_compiled;
+
+typedef struct sg_argument {
+    int64_t offset_bytes;
+    int32_t storage;
+} sg_argument;
+
+typedef struct sg_live {
+    char *address; /* NULL: not live */
+    sg_block *block;
+    bool keep, released; /* kept for tests; its FREE has passed */
+} sg_live;
+
+struct sg_walker {
+    const sg_training *training;
+    sg_walk_options options;
+    const sg_device_api *api;
+    sg_device *device;
+    sg_device_info info;
+
+    sg_op *ops; /* the training's, then the buckets' copies */
+    size_t n_ops;
+    sg_plan **plans;
+    bool prepared;
+    sg_compiled *programs;
+    sg_argument *arguments; /* parallel to training->args */
+    void **pointers;        /* of one launch */
+    void *workspace;
+    uint64_t workspace_bytes;
+
+    sg_allocator *allocator;
+    sg_live *live; /* per storage */
+    uint64_t allocated_bytes, by_role[SG_ROLE_COUNT];
+    sg_memory_peak peak;
+    bool state_born;
+
+    bool *travels;      /* per input: some program copies it */
+    void **staging;     /* per input: the walker's own host memory, without a loader */
+    void *const *batch; /* per input: where copies come from */
+    sg_event *copy_begin, *copy_end;
+    bool copies_in_flight, work_in_flight;
+
+    sg_buckets buckets;
+    sg_block **bucket_block;
+    bool communicate;
+
+    sg_phases phases;
+    uint64_t step; /* 1-based */
+    int64_t draws; /* batches drawn in this step */
+    uint64_t visit_hash;
+
+    double own_s, gap_start, gap_device_s, clock_cost_s;
+    bool gap_open;
+    uint32_t launches;
+};
+
+/* walk_compile.c */
+sg_code sg_walk_compile(sg_walker *w, sg_status *status);
+sg_code sg_walk_prepare(sg_walker *w, sg_status *status);
+
+/* walk_memory.c */
+sg_code sg_walk_alloc(sg_walker *w, int32_t storage, sg_status *status);
+void sg_walk_free(sg_walker *w, int32_t storage);
+/* Everything that does not persist is given back. */
+void sg_walk_abandon(sg_walker *w);
+/* Kept storages whose FREE has passed are given back. */
+void sg_walk_release_kept(sg_walker *w);
+sg_code sg_walk_take_bucket(sg_walker *w, int32_t bucket, sg_status *status);
+
+/* walk_data.c */
+sg_code sg_walk_persist(sg_walker *w, sg_status *status);    /* all persistent storages but optimizer state */
+sg_code sg_walk_give_birth(sg_walker *w, sg_status *status); /* optimizer state, zeros */
+/* A new batch in staging (no loader), and into inputs that no program copies. */
+sg_code sg_walk_draw(sg_walker *w, sg_status *status);
+
+/* walk_execute.c */
+sg_code sg_walk_run(sg_walker *w, size_t program, sg_status *status);
+
+#endif
