@@ -218,9 +218,9 @@ sg_code sg_allocator_take(sg_allocator *a, uint64_t bytes, sg_block **block, sg_
         if (!code) count_taken(a, *block);
     }
     if (code == SG_NO)
-        return sg_fail_in(status, "taking %.2f MiB with %.2f MiB allocated and %.2f MiB reserved",
-                          (double)bytes / 0x1p20, (double)a->state.allocated_bytes / 0x1p20,
-                          (double)a->state.reserved_bytes / 0x1p20);
+        (void)sg_fail_in(status, "taking %.2f MiB with %.2f MiB allocated and %.2f MiB reserved",
+                         (double)bytes / 0x1p20, (double)a->state.allocated_bytes / 0x1p20,
+                         (double)a->state.reserved_bytes / 0x1p20);
     return code;
 }
 

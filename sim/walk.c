@@ -58,6 +58,8 @@ static sg_code open_walker(sg_walker *w, sg_status *status) {
 
 sg_code sg_walker_open(const sg_training *training, const sg_walk_options *options, sg_walker **walker,
                        sg_status *status) {
+    sg_status unheard;
+    if (!status) status = &unheard;
     *walker = NULL;
     sg_walk_options o = *options;
     if (o.ranks == 0) o.ranks = 1;
@@ -200,6 +202,8 @@ static sg_code run_schedule(sg_walker *w, double *collection_s, double *learning
 }
 
 sg_code sg_walker_iteration(sg_walker *w, sg_step_times *times, sg_status *status) {
+    sg_status unheard;
+    if (!status) status = &unheard;
     sg_step_times all = {0};
     double collection_s = 0, learning_s = 0;
     sg_walk_release_kept(w);
@@ -224,6 +228,8 @@ sg_code sg_walker_iteration(sg_walker *w, sg_step_times *times, sg_status *statu
 }
 
 sg_code sg_walker_program(sg_walker *w, size_t program, sg_status *status) {
+    sg_status unheard;
+    if (!status) status = &unheard;
     if (program >= w->training->n_programs)
         return sg_fail(status, SG_BAD_INPUT, "program %zu of %zu", program, w->training->n_programs);
     sg_walk_release_kept(w);

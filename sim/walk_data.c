@@ -214,6 +214,8 @@ static int64_t offset_of(const sg_desc *d, int64_t e) {
 }
 
 sg_code sg_walker_read(sg_walker *w, int32_t tensor, double *out, size_t count, sg_status *status) {
+    sg_status unheard;
+    if (!status) status = &unheard;
     void *image;
     uint64_t bytes;
     sg_code code = host_image(w, tensor, count, &image, &bytes, status);
@@ -225,6 +227,8 @@ sg_code sg_walker_read(sg_walker *w, int32_t tensor, double *out, size_t count, 
 }
 
 sg_code sg_walker_write(sg_walker *w, int32_t tensor, const double *values, size_t count, sg_status *status) {
+    sg_status unheard;
+    if (!status) status = &unheard;
     void *image;
     uint64_t bytes;
     sg_code code = host_image(w, tensor, count, &image, &bytes, status);

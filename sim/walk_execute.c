@@ -159,15 +159,26 @@ static sg_code run_mark(sg_walker *w, int mark, sg_status *status) {
     return code;
 }
 
+/* A new peak of allocated memory was here. */
+static void place_peak(sg_walker *w, size_t program, const sg_instruction *in) {
+    if (w->peak.entry >= 0 || w->peak.allocated_bytes != w->allocated_bytes) return;
+    const sg_entry *e = &w->training->programs[program].entries[in->entry];
+    w->peak.program = (int32_t)program;
+    w->peak.entry = in->entry;
+    w->peak.module = e->module;
+    w->peak.pass = e->pass;
+}
+
 static sg_code run_alloc(sg_walker *w, size_t program, const sg_instruction *in, sg_status *status) {
     sg_code code = sg_walk_alloc(w, in->index, status);
-    if (!code && w->peak.entry < 0 && w->peak.allocated_bytes == w->allocated_bytes) {
-        const sg_entry *e = &w->training->programs[program].entries[in->entry];
-        w->peak.program = (int32_t)program;
-        w->peak.entry = in->entry;
-        w->peak.module = e->module;
-        w->peak.pass = e->pass;
-    }
+    if (!code) place_peak(w, program, in);
+    return code;
+}
+
+static sg_code run_birth(sg_walker *w, size_t program, const sg_instruction *in, sg_status *status) {
+    if (w->state_born) return SG_OK;
+    sg_code code = sg_walk_give_birth(w, status);
+    if (!code) place_peak(w, program, in);
     return code;
 }
 
@@ -186,7 +197,7 @@ static sg_code run(sg_walker *w, size_t program, const sg_instruction *in, uint3
     case SG_RUN_READY: return run_ready(w, in, status);
     case SG_RUN_SYNC: return run_sync(w, status);
     case SG_RUN_MARK: return run_mark(w, in->index, status);
-    default: return w->state_born ? SG_OK : sg_walk_give_birth(w, status);
+    default: return run_birth(w, program, in, status);
     }
 }
 

@@ -8,7 +8,8 @@ static void count(sg_walker *w, const sg_block *block, int role) {
     w->by_role[role] += sg_block_bytes(block);
     if (w->allocated_bytes <= w->peak.allocated_bytes) return;
     w->peak.allocated_bytes = w->allocated_bytes;
-    w->peak.program = -1; /* whoever runs a program fills these in */
+    w->peak.program = w->peak.module = -1; /* whoever runs a program fills these in */
+    w->peak.entry = -1;
     memcpy(w->peak.by_role, w->by_role, sizeof w->by_role);
 }
 
