@@ -227,6 +227,14 @@ sg_code sg_walker_iteration(sg_walker *w, sg_step_times *times, sg_status *statu
     return SG_OK;
 }
 
+sg_code sg_walker_profile(sg_walker *w, double class_s[SG_CLASS_COUNT], sg_status *status) {
+    for (int i = 0; i < SG_CLASS_COUNT; i++) class_s[i] = 0;
+    w->class_s = class_s;
+    sg_code code = sg_walker_iteration(w, NULL, status);
+    w->class_s = NULL;
+    return code;
+}
+
 sg_code sg_walker_program(sg_walker *w, size_t program, sg_status *status) {
     sg_status unheard;
     if (!status) status = &unheard;

@@ -37,8 +37,20 @@ static sg_code host_work(sg_walker *w, int host_class, int32_t count, sg_status 
 
 /* ---- ops --------------------------------------------------------------------------------------------------------- */
 
+/* Host seconds from an empty stream to an empty stream. */
+static sg_code launch_timed(sg_walker *w, size_t op, const sg_launch *how, sg_status *status) {
+    const sg_device_api *api = w->api;
+    sg_code code = api->stream_wait(w->device, SG_STREAM_COMPUTE, status);
+    double start = api->now(w->device);
+    if (!code) code = api->launch(w->device, w->plans[op], SG_STREAM_COMPUTE, w->pointers, w->workspace, how, status);
+    if (!code) code = api->stream_wait(w->device, SG_STREAM_COMPUTE, status);
+    w->class_s[sg_op_class_of(&w->ops[op])] += api->now(w->device) - start;
+    return code;
+}
+
 static sg_code launch(sg_walker *w, size_t op, const sg_launch *how, sg_status *status) {
     if (w->gap_open) gap_end(w, true);
+    if (w->class_s) return launch_timed(w, op, how, status);
     sg_code code = w->api->launch(w->device, w->plans[op], SG_STREAM_COMPUTE, w->pointers, w->workspace, how, status);
     w->work_in_flight = true;
     if (++w->launches % SAMPLING == 0) gap_begin(w);

@@ -302,6 +302,30 @@ static void phases_are_what_the_framework_reads(void **unused) {
     sg_tiny_free(t);
 }
 
+/* On the virtual device each op takes exactly its price, so that the profile is the sum of prices by class. */
+static void profile_is_by_class(void **unused) {
+    (void)unused;
+    sg_machine m = machine();
+    sg_device *d;
+    assert_int_equal(sg_virtual_device()->open(&(sg_device_options){.machine = &m}, &d, NULL), SG_OK);
+    sg_tiny *t = tiny(false, false);
+    sg_walk_options o = {.api = sg_virtual_device(), .device = d};
+    sg_walker *w;
+    assert_int_equal(sg_walker_open(&t->training, &o, &w, NULL), SG_OK);
+    double class_s[SG_CLASS_COUNT], expected[SG_CLASS_COUNT] = {0};
+    assert_int_equal(sg_walker_profile(w, class_s, NULL), SG_OK);
+    for (size_t i = 0; i < t->training.n_ops; i++) { /* each op runs once */
+        double s;
+        assert_int_equal(sg_machine_price(&m, &t->training.ops[i], &s, NULL, NULL), SG_OK);
+        expected[sg_op_class_of(&t->training.ops[i])] += s;
+    }
+    for (int i = 0; i < SG_CLASS_COUNT; i++) assert_true(fabs(class_s[i] - expected[i]) < 1e-9);
+    assert_true(class_s[SG_CLASS_GEMM] > 0 && class_s[SG_CLASS_CONV] == 0);
+    sg_walker_close(w);
+    sg_virtual_device()->close(d);
+    sg_tiny_free(t);
+}
+
 /* Gradients travel: one bucket, 7 s of latency, nothing to hide behind; without communication nothing is waited for. */
 static void exposed_sync_is_measured(void **unused) {
     (void)unused;
@@ -458,6 +482,7 @@ int main(void) {
         cmocka_unit_test(peaks_are_found),
         cmocka_unit_test(devices_agree),
         cmocka_unit_test(phases_are_what_the_framework_reads),
+        cmocka_unit_test(profile_is_by_class),
         cmocka_unit_test(exposed_sync_is_measured),
         cmocka_unit_test(every_failure_is_survived),
         cmocka_unit_test(out_of_memory_is_an_answer),
