@@ -18,7 +18,7 @@ void sg_phases_start(sg_phases *p) {
     memset(p->host_s, 0, sizeof p->host_s);
     p->n_events = 0;
     p->phase = SG_PHASE_OTHER;
-    p->last = p->api->now(p->device);
+    sg_phases_resume(p);
 }
 
 void sg_phases_enter(sg_phases *p, sg_phase phase) {
@@ -30,10 +30,12 @@ void sg_phases_pause(sg_phases *p) {
     double t = p->api->now(p->device);
     p->host_s[p->phase] += t - p->last;
     p->last = t;
+    if (p->passed) p->passed(p->user, p->phase);
 }
 
 void sg_phases_resume(sg_phases *p) {
     p->last = p->api->now(p->device);
+    if (p->passed) p->passed(p->user, -1);
 }
 
 static sg_code record(sg_phases *p, int mark, sg_status *status) {

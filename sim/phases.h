@@ -33,6 +33,8 @@ typedef struct sg_phases {
     double host_s[SG_PHASE_COUNT];
     sg_mark_event *events; /* reused from iteration to iteration */
     size_t n_events, n_created, room;
+    void (*passed)(void *user, int phase); /* sg_walk_options */
+    void *user;
 } sg_phases;
 
 void sg_phases_init(sg_phases *phases, const sg_device_api *api, sg_device *device);

@@ -76,6 +76,8 @@ sg_code sg_walker_open(const sg_training *training, const sg_walk_options *optio
     w->peak = (sg_memory_peak){.program = -1, .entry = -1, .module = -1};
     w->clock_cost_s = clock_cost();
     sg_phases_init(&w->phases, w->api, w->device);
+    w->phases.passed = o.phase_passed;
+    w->phases.user = o.user;
     code = open_walker(w, status);
     if (code) {
         sg_walker_close(w);

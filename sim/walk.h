@@ -25,6 +25,10 @@ typedef struct sg_walk_options {
     bool random_weights;  /* tests: constants get a random part too, so that no gradient vanishes by symmetry */
     bool fixed_random;    /* tests: every step sees the batch, noise, time and dropout masks of the first */
     double learning_rate; /* > 0: overrides every optimizer op's lr (tests) */
+    /* Called after each reading of the host clock with the sg_phase (sim/phases.h) that the time since the reading before
+     * belongs to; -1: to none. May be NULL. */
+    void (*phase_passed)(void *user, int phase);
+    void *user;
 } sg_walk_options;
 
 /* Host intervals between the points where the framework reads the clock, and device intervals. Seconds. */
