@@ -5,6 +5,8 @@
 #include "calibration/dataset.h"
 #include "calibration/predict.h"
 
+struct sg_fit; /* calibration/fit.h */
+
 typedef struct sg_plan_request {
     sg_policy_request policy;
     const sg_dataset *dataset; /* or NULL: then frames */

@@ -1,0 +1,250 @@
+#include "cli/args.h"
+
+#include "models/policy.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum sg_arg_type {
+    ARG_FLAG,
+    ARG_TEXT,
+    ARG_INT,      /* >= low */
+    ARG_REAL,     /* >= low */
+    ARG_INT_LIST, /* a,b,c each >= low */
+    ARG_REPEAT,
+    ARG_IMAGE_SIZE /* HxW */
+} sg_arg_type;
+
+/* Groups: p policy, m measuring, w where (machine), l plan, o output file, g fit inputs, j everywhere. */
+typedef struct sg_arg {
+    const char *name, *value;
+    char group;
+    sg_arg_type type;
+    size_t offset;
+    double low;
+    const char *help;
+} sg_arg;
+
+#define AT(field) offsetof(sg_args, field)
+static const sg_arg table[] = {
+    {"--batch", "B[,B..]", 'p', ARG_INT_LIST, AT(batch), 1, "samples per process and micro-step"},
+    {"--cameras", "N", 'p', ARG_INT, AT(cameras), 0, "cameras"},
+    {"--image-size", "HxW", 'p', ARG_IMAGE_SIZE, AT(image_height), 1, "pixels of each camera, height x width"},
+    {"--state-dim", "N", 'p', ARG_INT, AT(state_dim), 1, "width of the robot state"},
+    {"--action-dim", "N", 'p', ARG_INT, AT(action_dim), 1, "width of an action"},
+    {"--chunk-size", "N", 'p', ARG_INT, AT(chunk_size), 1, "actions predicted at once"},
+    {"--precision", "P", 'p', ARG_TEXT, AT(precision), 0, "fp32, tf32, bf16 or fp16 (autocast)"},
+    {"--framework", "F", 'p', ARG_TEXT, AT(framework), 0, "pytorch-eager (default) or native"},
+    {"--accumulation", "N", 'p', ARG_INT, AT(accumulation), 1, "micro-steps per optimizer step"},
+    {"--set", "KEY=VALUE", 'p', ARG_REPEAT, AT(set), 0, "any other key of the policy; may be repeated"},
+    {"--config", "FILE", 'p', ARG_TEXT, AT(config), 0, "YAML or JSON with keys of the policy"},
+    {"--dataset", "DIR|FILE", 'p', ARG_TEXT, AT(dataset), 0, "LeRobot data set folder or its meta/info.json"},
+    {"--train-config", "FILE", 'p', ARG_TEXT, AT(train_config), 0, "LeRobot train_config.json"},
+    {"--envs", "N", 'p', ARG_INT, AT(envs), 1, "PPO: parallel environments"},
+    {"--steps-per-env", "N", 'p', ARG_INT, AT(steps_per_env), 1, "PPO: rollout length"},
+    {"--mini-batches", "N", 'p', ARG_INT, AT(mini_batches), 1, "PPO: mini-batches per epoch"},
+    {"--ppo-epochs", "N", 'p', ARG_INT, AT(ppo_epochs), 1, "PPO: learning epochs per iteration"},
+    {"--env-step-us", "T", 'p', ARG_REAL, AT(env_step_us), 0, "PPO: microseconds per environment step"},
+    {"--iterations", "N", 'p', ARG_INT, AT(iterations), 1, "PPO: iterations of the training"},
+    {"--machine", "M", 'w', ARG_TEXT, AT(machine), 0, "machine name, data sheet (.yaml) or fitted file (.h5)"},
+    {"--workers", "N[,N..]", 'p', ARG_INT_LIST, AT(workers), 0, "data loader workers per process"},
+    {"--ranks", "N[,N..]", 'p', ARG_INT_LIST, AT(ranks), 1, "data-parallel processes"},
+    {"--gpus", "N[,N..]", 'w', ARG_INT_LIST, AT(ranks), 1, "the same, one GPU each"},
+    {"--interval", "P", 'w', ARG_REAL, AT(interval), 0, "probability of the intervals (0.9)"},
+    {"--device", "D", 'm', ARG_TEXT, AT(device), 0, "cpu"},
+    {"--threads", "N", 'm', ARG_INT, AT(threads), 1, "compute threads (default: all that may be used)"},
+    {"--seed", "N", 'm', ARG_INT, AT(seed), 0, "seed of weights, data, noise and masks (1)"},
+    {"--time-budget", "S", 'm', ARG_REAL, AT(time_budget_s), 0, "seconds to spend measuring"},
+    {"--min-iterations", "N", 'm', ARG_INT, AT(min_iterations), 1, "least measured iterations per point (5)"},
+    {"--fresh", NULL, 'm', ARG_FLAG, AT(fresh), 0, "measure again what the run file already holds"},
+    {"--frames", "N", 'l', ARG_INT, AT(frames), 1, "frames of the data set"},
+    {"--epochs", "E", 'l', ARG_REAL, AT(epochs), 0, "passes over the data set"},
+    {"--steps", "N", 'l', ARG_INT, AT(steps), 1, "training steps (instead of epochs)"},
+    {"--save-every", "N", 'l', ARG_INT, AT(save_every), 0, "steps between checkpoints (20000)"},
+    {"--budget", "USD", 'l', ARG_REAL, AT(budget_usd), 0, "most that it may cost, US dollars"},
+    {"--deadline", "H", 'l', ARG_REAL, AT(deadline_h), 0, "most hours that it may take"},
+    {"--offers", "FILE", 'l', ARG_TEXT, AT(offers), 0, "CSV of rental offers (default: the one that ships)"},
+    {"--output", "FILE", 'o', ARG_TEXT, AT(output), 0, "file to write (-o)"},
+    {"--probe", "FILE", 'g', ARG_TEXT, AT(probe), 0, "what bench/torch_probe.py wrote"},
+    {"--log", "FILE", 'g', ARG_REPEAT, AT(log), 0, "a LeRobot training log of this machine; may be repeated"},
+    {"--ops", NULL, 'i', ARG_FLAG, AT(ops), 0, "list the step program"},
+    {"--json", NULL, 'j', ARG_FLAG, AT(json), 0, "one JSON object on stdout instead of tables"},
+    {"--quiet", NULL, 'j', ARG_FLAG, AT(quiet), 0, "no progress on stderr"},
+    {"--help", NULL, 'j', ARG_FLAG, AT(help), 0, "this text"},
+    {"--version", NULL, 'j', ARG_FLAG, AT(version), 0, "the program's version"},
+};
+enum { TABLE_SIZE = sizeof table / sizeof table[0] };
+
+static const sg_arg *find(const char *name, size_t length) {
+    if (length == 2 && strncmp(name, "-o", 2) == 0) return find("--output", 8);
+    if (length == 2 && strncmp(name, "-h", 2) == 0) return find("--help", 6);
+    for (size_t i = 0; i < TABLE_SIZE; i++)
+        if (strlen(table[i].name) == length && strncmp(table[i].name, name, length) == 0) return &table[i];
+    return NULL;
+}
+
+static sg_code unknown_option(const char *name, sg_status *status) {
+    const char *known[TABLE_SIZE];
+    for (size_t i = 0; i < TABLE_SIZE; i++) known[i] = table[i].name;
+    const char *near = sg_nearest(name, known, TABLE_SIZE);
+    if (near) return sg_fail(status, SG_BAD_INPUT, "unknown option '%.64s': did you mean '%s'?", name, near);
+    return sg_fail(status, SG_BAD_INPUT,
+                   "unknown option '%.64s': 'stepgauge --help' lists the commands and their options", name);
+}
+
+static sg_code parse_int(const sg_arg *arg, const char *text, char **end, int64_t *out, sg_status *status) {
+    errno = 0;
+    long long value = strtoll(text, end, 10);
+    if (*end == text) return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': a whole number is expected", arg->name, text);
+    if (errno == ERANGE || (double)value < arg->low)
+        return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': must be between %.0f and 9223372036854775807", arg->name,
+                       text, arg->low);
+    *out = value;
+    return SG_OK;
+}
+
+static sg_code parse_whole_int(const sg_arg *arg, const char *text, int64_t *out, sg_status *status) {
+    char *end;
+    sg_code code = parse_int(arg, text, &end, out, status);
+    if (code == SG_OK && *end)
+        return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': a whole number is expected", arg->name, text);
+    return code;
+}
+
+static sg_code parse_int_list(const sg_arg *arg, const char *text, sg_int_list *list, sg_status *status) {
+    list->n = 0;
+    for (const char *at = text;;) {
+        if (list->n == SG_LIST_MAX)
+            return sg_fail(status, SG_BAD_INPUT, "%s: more than %d values", arg->name, SG_LIST_MAX);
+        char *end;
+        sg_code code = parse_int(arg, at, &end, &list->value[list->n], status);
+        if (code != SG_OK) return code;
+        list->n++;
+        if (*end == '\0') return SG_OK;
+        if (*end != ',')
+            return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': whole numbers separated by commas are expected",
+                           arg->name, text);
+        at = end + 1;
+    }
+}
+
+static sg_code parse_real(const sg_arg *arg, const char *text, double *out, sg_status *status) {
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end || !isfinite(value))
+        return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': a number is expected", arg->name, text);
+    if (value < arg->low)
+        return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': must be at least %g", arg->name, text, arg->low);
+    *out = value;
+    return SG_OK;
+}
+
+static sg_code parse_image_size(const sg_arg *arg, const char *text, sg_args *args, sg_status *status) {
+    char *end;
+    int64_t height, width;
+    sg_code code = parse_int(arg, text, &end, &height, status);
+    if (code != SG_OK) return code;
+    if ((*end != 'x' && *end != 'X') || !end[1])
+        return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': HEIGHTxWIDTH is expected, such as 480x640", arg->name, text);
+    code = parse_whole_int(arg, end + 1, &width, status);
+    if (code != SG_OK) return code;
+    args->image_height = height;
+    args->image_width = width;
+    return SG_OK;
+}
+
+static sg_code store(const sg_arg *arg, const char *text, sg_args *args, sg_status *status) {
+    void *field = (char *)args + arg->offset;
+    switch (arg->type) {
+    case ARG_FLAG: *(bool *)field = true; return SG_OK;
+    case ARG_TEXT: *(const char **)field = text; return SG_OK;
+    case ARG_INT: return parse_whole_int(arg, text, field, status);
+    case ARG_REAL: return parse_real(arg, text, field, status);
+    case ARG_INT_LIST: return parse_int_list(arg, text, field, status);
+    case ARG_IMAGE_SIZE: return parse_image_size(arg, text, args, status);
+    case ARG_REPEAT: {
+        sg_repeat *repeat = field;
+        if (repeat->n == SG_REPEAT_MAX)
+            return sg_fail(status, SG_BAD_INPUT, "%s: given more than %d times", arg->name, SG_REPEAT_MAX);
+        repeat->value[repeat->n++] = text;
+        return SG_OK;
+    }
+    }
+    return SG_OK;
+}
+
+static void set_defaults(sg_args *args) {
+    memset(args, 0, sizeof *args);
+    args->cameras = args->image_height = args->image_width = args->state_dim = args->action_dim = -1;
+    args->chunk_size = args->accumulation = args->envs = args->steps_per_env = args->mini_batches = -1;
+    args->ppo_epochs = args->iterations = args->threads = args->seed = args->min_iterations = -1;
+    args->frames = args->steps = args->save_every = -1;
+    args->env_step_us = args->time_budget_s = args->interval = args->epochs = args->budget_usd = args->deadline_h = -1;
+}
+
+/* One argument at argv[*i]; advances *i past a value that stands apart. */
+static sg_code parse_one(int argc, char **argv, int *i, sg_args *args, sg_status *status) {
+    const char *text = argv[*i];
+    if (text[0] != '-' || text[1] == '\0') {
+        if (!args->command) {
+            args->command = text;
+            return SG_OK;
+        }
+        if (args->positional.n == SG_REPEAT_MAX)
+            return sg_fail(status, SG_BAD_INPUT, "more than %d arguments", SG_REPEAT_MAX);
+        args->positional.value[args->positional.n++] = text;
+        return SG_OK;
+    }
+    const char *equals = strncmp(text, "--", 2) == 0 ? strchr(text, '=') : NULL;
+    const sg_arg *arg = find(text, equals ? (size_t)(equals - text) : strlen(text));
+    if (!arg) return unknown_option(text, status);
+    if (arg->type == ARG_FLAG) {
+        if (equals) return sg_fail(status, SG_BAD_INPUT, "%s takes no value", arg->name);
+        return store(arg, NULL, args, status);
+    }
+    if (equals) return store(arg, equals + 1, args, status);
+    if (*i + 1 >= argc)
+        return sg_fail(status, SG_BAD_INPUT, "%s needs a value: %s %s", arg->name, arg->name, arg->value);
+    *i += 1;
+    return store(arg, argv[*i], args, status);
+}
+
+sg_code sg_args_parse(int argc, char **argv, sg_args *args, sg_status *status) {
+    set_defaults(args);
+    for (int i = 1; i < argc; i++) {
+        sg_code code = parse_one(argc, argv, &i, args, status);
+        if (code != SG_OK) return code;
+    }
+    if (args->interval >= 1)
+        return sg_fail(status, SG_BAD_INPUT, "--interval %g: a probability between 0 and 1 is expected, such as 0.9",
+                       args->interval);
+    return SG_OK;
+}
+
+void sg_help_command(const sg_command *command) {
+    printf("%s\n\nUsage: stepgauge %s\n\nOptions:\n", command->summary, command->usage);
+    for (size_t i = 0; i < TABLE_SIZE; i++) {
+        if (!strchr(command->groups, table[i].group) || strcmp(table[i].name, "--version") == 0) continue;
+        char left[64];
+        (void)snprintf(left, sizeof left, "%s %s", table[i].name, table[i].value ? table[i].value : "");
+        printf("  %-26s %s\n", left, table[i].help);
+    }
+    printf("\nExample:\n  %s\n", command->example);
+    printf("\nExit status: 0 done; 1 the answer is \"no\"; 2 bad usage or input; 3 the machine failed; 130 "
+           "interrupted.\n");
+}
+
+void sg_help(void) {
+    printf("stepgauge runs a robot-learning policy's training step here, and says what a training needs here and "
+           "elsewhere.\n\n"
+           "Usage: stepgauge COMMAND [ARGUMENTS]\n\nCommands:\n");
+    size_t n;
+    const sg_command *commands = sg_commands(&n);
+    for (size_t i = 0; i < n; i++) printf("  %-9s %s\n", commands[i].name, commands[i].summary);
+    printf("\n'stepgauge COMMAND --help' gives the options and an example. Policies:\n");
+    const sg_family *families = sg_families(&n);
+    for (size_t i = 0; i < n; i++) printf("  %-12s %s\n", families[i].name, families[i].summary);
+}

@@ -1,0 +1,67 @@
+/* args.h: the command line, parsed against one table. Policy options are the same on every command. */
+#ifndef SG_CLI_ARGS_H
+#define SG_CLI_ARGS_H
+
+#include "kernels/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SG_LIST_MAX = 64, SG_REPEAT_MAX = 64 };
+
+typedef struct sg_int_list {
+    int64_t value[SG_LIST_MAX];
+    size_t n;
+} sg_int_list;
+
+typedef struct sg_repeat {
+    const char *value[SG_REPEAT_MAX];
+    size_t n;
+} sg_repeat;
+
+/* Unset numbers are -1, unset texts NULL. Texts point into argv. */
+typedef struct sg_args {
+    const char *command;
+    sg_repeat positional; /* after the command */
+
+    /* policy */
+    sg_int_list batch;
+    int64_t cameras, image_height, image_width, state_dim, action_dim, chunk_size, accumulation;
+    int64_t envs, steps_per_env, mini_batches, ppo_epochs, iterations;
+    double env_step_us;
+    const char *precision, *framework, *config, *dataset, *train_config;
+    sg_repeat set;
+
+    /* where and how */
+    const char *machine, *device;
+    sg_int_list ranks, workers;
+    int64_t threads, seed;
+    double time_budget_s, interval;
+    int64_t min_iterations;
+
+    /* plan */
+    int64_t frames, steps, save_every;
+    double epochs, budget_usd, deadline_h;
+    const char *offers;
+
+    /* files and output */
+    const char *output, *probe;
+    sg_repeat log;
+    bool json, ops, help, version, quiet, fresh;
+} sg_args;
+
+/* SG_BAD_INPUT names the argument, what is expected and the nearest known option. argv must outlive args. */
+sg_code sg_args_parse(int argc, char **argv, sg_args *args, sg_status *status);
+
+/* What `stepgauge COMMAND --help` and `stepgauge --help` say. */
+typedef struct sg_command {
+    const char *name, *usage, *summary, *example;
+    const char *groups; /* option groups it takes, one letter each, see args.c */
+    int (*run)(const sg_args *args);
+} sg_command;
+const sg_command *sg_commands(size_t *count);
+void sg_help_command(const sg_command *command);
+void sg_help(void);
+
+#endif

@@ -1,0 +1,190 @@
+/* fit: a machine and laws from a run file, a probe of the framework, and training logs. */
+#include "calibration/log_read.h"
+#include "cli/commands.h"
+#include "cli/fitting.h"
+#include "cli/measuring.h"
+#include "cli/request.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* fit RUN [POLICY]: the policy belongs to the logs. */
+static sg_args log_args(const sg_args *args) {
+    sg_args shifted = *args;
+    shifted.positional.n = args->positional.n ? args->positional.n - 1 : 0;
+    for (size_t i = 0; i < shifted.positional.n; i++) shifted.positional.value[i] = args->positional.value[i + 1];
+    return shifted;
+}
+
+static sg_code observe(const sg_args *args, const sg_log *log, const char *path, sg_point *point, sg_status *status) {
+    sg_request request;
+    sg_training *training = NULL;
+    sg_args policy = log_args(args);
+    sg_code code = sg_request_make(&policy, SG_DEVICE_CLASS_CPU, &request, status);
+    if (code != SG_OK) return code;
+    if (request.policy.batch == 0) request.policy.batch = log->batch;
+    if (request.policy.batch == 0)
+        code = sg_fail(status, SG_BAD_INPUT, "%s does not say the batch size: give --batch", path);
+    if (code == SG_OK && log->ranks > 1) request.policy.ranks = log->ranks;
+    if (code == SG_OK) code = sg_policy_build(&request.policy, &training, status);
+    sg_point_config config;
+    sg_measure_options options = sg_measuring_options(args, NULL, NULL);
+    options.ranks = request.policy.ranks > 0 ? (int)request.policy.ranks : 1;
+    if (code == SG_OK) code = sg_measure_config(&request.policy, training, &options, &config, status);
+    if (code == SG_OK) code = sg_log_point(log, &config, path, point, status);
+    sg_training_free(training);
+    sg_request_clear(&request);
+    return code;
+}
+
+static sg_code read_logs(const sg_args *args, sg_point *points, size_t *n, sg_status *status) {
+    for (size_t i = 0; i < args->log.n; i++) {
+        sg_log log;
+        sg_code code = sg_log_read(args->log.value[i], &log, status);
+        if (code != SG_OK) return code;
+        code = observe(args, &log, args->log.value[i], &points[*n], status);
+        sg_log_clear(&log);
+        if (code != SG_OK) return sg_fail_in(status, "log %s", args->log.value[i]);
+        *n += 1;
+    }
+    return SG_OK;
+}
+
+sg_code sg_fitting(const sg_args *args, const sg_run *run, sg_fit *fit, sg_status *status) {
+    sg_machine prior;
+    sg_code code = sg_machine_load(args->machine ? args->machine : "cpu", NULL, &prior, status);
+    if (code != SG_OK) return code;
+    sg_point *observed = calloc(args->log.n ? args->log.n : 1, sizeof *observed);
+    size_t n = 0;
+    if (!observed) code = sg_fail_memory(status, args->log.n * sizeof *observed, "logs");
+    if (code == SG_OK) code = read_logs(args, observed, &n, status);
+    sg_fit_options options = {.probe_file = args->probe, .observed = observed, .n_observed = n};
+    if (code == SG_OK) code = sg_fit_run(run, &prior, &options, fit, status);
+    for (size_t i = 0; i < n; i++) sg_point_clear(&observed[i]);
+    free(observed);
+    sg_machine_clear(&prior);
+    return code;
+}
+
+static json_t *json_law(const sg_law *law) {
+    json_t *terms = json_object();
+    for (size_t i = 0; i < law->n_terms; i++)
+        (void)json_object_set_new(terms, sg_law_term((sg_law_kind)law->kind, i),
+                                  json_pack("{s:f, s:f}", "value", law->value[i], "standard_error", law->error[i]));
+    json_t *object = json_pack("{s:s, s:s, s:s, s:I, s:s, s:o, s:I, s:f, s:f, s:f, s:s}", "quantity", law->quantity,
+                               "policy", law->config.policy, "framework", law->config.framework, "ranks",
+                               (json_int_t)law->config.ranks, "formula", sg_law_formula((sg_law_kind)law->kind),
+                               "terms", terms, "points", (json_int_t)law->n_points, "low_x", law->low_x, "high_x",
+                               law->high_x, "residual_log_sd", law->residual_log_sd, "next_point", law->next_point);
+    if (isfinite(law->left_out_log_sd))
+        (void)json_object_set_new(object, "left_out_log_sd", json_real(law->left_out_log_sd));
+    return object;
+}
+
+static json_t *json_parameters(const sg_machine *m) {
+    json_t *object = json_object();
+    for (int i = 0; i < SG_M_COUNT; i++) {
+        const sg_machine_parameter *p = &m->p[i];
+        if (isnan(p->value)) continue;
+        (void)json_object_set_new(object, sg_machine_key((sg_machine_id)i),
+                                  json_pack("{s:f, s:f, s:s, s:s}", "value", p->value, "log_sd", p->log_sd, "evidence",
+                                            sg_evidence_name((sg_evidence)p->evidence), "source", p->source));
+    }
+    return object;
+}
+
+json_t *sg_json_fit(const sg_fit *fit, const sg_run *run) {
+    json_t *laws = json_array(), *notes = json_array(), *residuals = json_array();
+    for (size_t i = 0; i < fit->n_laws; i++) (void)json_array_append_new(laws, json_law(&fit->laws[i]));
+    for (size_t i = 0; i < fit->n_notes; i++) (void)json_array_append_new(notes, json_string(fit->notes[i]));
+    for (size_t i = 0; i < fit->n_residuals && i < run->n_points; i++) {
+        const sg_point_config *c = &run->points[i].config;
+        json_t *row = json_pack("{s:s, s:I, s:I, s:I}", "policy", c->policy, "batch", (json_int_t)c->batch, "envs",
+                                (json_int_t)c->envs, "ranks", (json_int_t)c->ranks);
+        if (!isnan(fit->residuals[i])) (void)json_object_set_new(row, "log_residual", json_real(fit->residuals[i]));
+        (void)json_array_append_new(residuals, row);
+    }
+    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "machine", fit->machine.name, "title", fit->machine.title,
+                     "parameters", json_parameters(&fit->machine), "laws", laws, "residuals", residuals, "notes",
+                     notes);
+}
+
+static void print_laws(const sg_fit *fit) {
+    for (size_t i = 0; i < fit->n_laws; i++) {
+        const sg_law *law = &fit->laws[i];
+        printf("\n%s of %s (%s, ranks %lld) = %s\n", law->quantity, law->config.policy, law->config.framework,
+               (long long)law->config.ranks, sg_law_formula((sg_law_kind)law->kind));
+        printf("  x = %s, %zu points from %g to %g\n", law->config.envs > 0 ? "environments" : "batch", law->n_points,
+               law->low_x, law->high_x);
+        for (size_t j = 0; j < law->n_terms; j++) {
+            printf("  %-3s %12.6g", sg_law_term((sg_law_kind)law->kind, j), law->value[j]);
+            if (j < law->n_fitted)
+                printf("  +- %.2g\n", law->error[j]);
+            else
+                printf("  (given)\n");
+        }
+        printf("  residuals %.1f %%", 100 * law->residual_log_sd);
+        if (isfinite(law->left_out_log_sd)) printf(", left out %.1f %%", 100 * law->left_out_log_sd);
+        printf("; most worth measuring next: %s\n", law->next_point);
+    }
+}
+
+static void print_machine(const sg_machine *m) {
+    printf("%s (%s), %s\n\n", m->title, m->name, m->fitted_from);
+    const char *const header[] = {"parameter", "value", "+- %", "evidence", "source"};
+    sg_table *table = sg_table_new(5, header);
+    for (int i = 0; i < SG_M_COUNT; i++) {
+        const sg_machine_parameter *p = &m->p[i];
+        if (isnan(p->value) || p->evidence == SG_EVIDENCE_DATA_SHEET) continue;
+        char value[32], error[32];
+        (void)snprintf(value, sizeof value, "%.4g", p->value);
+        (void)snprintf(error, sizeof error, "%.1f", 100 * p->log_sd);
+        const char *const row[] = {sg_machine_key((sg_machine_id)i), value, error,
+                                   sg_evidence_name((sg_evidence)p->evidence), p->source};
+        sg_table_row(table, row);
+    }
+    sg_table_print(table);
+}
+
+void sg_print_fit(const sg_fit *fit, const sg_run *run) {
+    print_machine(&fit->machine);
+    print_laws(fit);
+    printf("\nResiduals, measured against fitted\n");
+    for (size_t i = 0; i < fit->n_residuals && i < run->n_points; i++) {
+        if (isnan(fit->residuals[i])) continue;
+        const sg_point_config *c = &run->points[i].config;
+        printf("  %-12s %s %-6lld ranks %lld  %+.1f %%\n", c->policy, c->envs > 0 ? "envs" : "batch",
+               (long long)(c->envs > 0 ? c->envs : c->batch), (long long)c->ranks, 100 * fit->residuals[i]);
+    }
+    for (size_t i = 0; i < fit->n_notes; i++) printf("Note: %s\n", fit->notes[i]);
+}
+
+int sg_cmd_fit(const sg_args *args) {
+    sg_status status;
+    sg_run run;
+    sg_fit fit;
+    if (args->positional.n == 0) {
+        (void)sg_fail(&status, SG_BAD_INPUT,
+                      "which measurements? Give the run file that 'stepgauge measure -o run.h5' wrote");
+        return sg_show_error(args, &status);
+    }
+    if (sg_run_file_read(args->positional.value[0], &run, &status) != SG_OK) return sg_show_error(args, &status);
+    if (sg_fitting(args, &run, &fit, &status) != SG_OK) {
+        sg_run_clear(&run);
+        return sg_show_error(args, &status);
+    }
+    int result = SG_OK;
+    if (args->output && sg_fit_save(args->output, &fit, &status) != SG_OK)
+        result = sg_show_error(args, &status);
+    else if (args->json)
+        result = sg_json_print(sg_json_fit(&fit, &run), SG_OK);
+    else {
+        sg_print_fit(&fit, &run);
+        if (args->output) printf("\nWritten to %s; use it with --machine %s\n", args->output, args->output);
+    }
+    sg_fit_clear(&fit);
+    sg_run_clear(&run);
+    return result;
+}

@@ -1,0 +1,29 @@
+#include "cli/commands.h"
+
+/* Option groups: see the table in args.c. */
+static const sg_command commands[] = {
+    {"gauge", "gauge POLICY [--dataset D] [options]",
+     "Measure this machine briefly, fit, and tell what the training needs here and what to rent",
+     "stepgauge gauge act --dataset ~/data/pick_and_place --time-budget 100", "pmlowj", sg_cmd_gauge},
+    {"devices", "devices [--json]", "What is here, and is it ready to train", "stepgauge devices", "j", sg_cmd_devices},
+    {"inspect", "inspect POLICY [options]",
+     "Parameters, FLOPs, memory plan and operations of a training step; needs no hardware",
+     "stepgauge inspect act --batch 8 --cameras 2", "pij", sg_cmd_inspect},
+    {"measure", "measure POLICY --batch B[,B..] [-o run.h5]",
+     "Run the training step for real and record phases and memory", "stepgauge measure act --batch 1,2,4 -o run.h5",
+     "pmoj", sg_cmd_measure},
+    {"fit", "fit run.h5 [POLICY] [-o machine.h5] [--probe FILE] [--log FILE]",
+     "Fit a machine and the law of the step to measurements", "stepgauge fit run.h5 --probe probe.json -o here.h5",
+     "ogwpmj", sg_cmd_fit},
+    {"predict", "predict POLICY --machine M [--batch B] [--gpus G]",
+     "Step time, throughput and memory on a machine, with intervals",
+     "stepgauge predict act --machine rtx-4090 --batch 8", "pwj", sg_cmd_predict},
+    {"plan", "plan POLICY --dataset D --epochs E [--budget USD] [--deadline H]",
+     "Wall-clock, cost and ranked offers for a whole training",
+     "stepgauge plan act --frames 45000 --epochs 5 --batch 8", "pwlj", sg_cmd_plan},
+};
+
+const sg_command *sg_commands(size_t *count) {
+    *count = sizeof commands / sizeof commands[0];
+    return commands;
+}

@@ -1,0 +1,14 @@
+/* fitting.h: a fit from the command line, and how it is shown; for `fit` and `gauge`. */
+#ifndef SG_CLI_FITTING_H
+#define SG_CLI_FITTING_H
+
+#include "calibration/fit.h"
+#include "calibration/predict.h"
+#include "cli/show.h"
+
+/* Prior from --machine (default "cpu"), --probe and --log as given. */
+sg_code sg_fitting(const sg_args *args, const sg_run *run, sg_fit *fit, sg_status *status);
+json_t *sg_json_fit(const sg_fit *fit, const sg_run *run);
+void sg_print_fit(const sg_fit *fit, const sg_run *run);
+
+#endif

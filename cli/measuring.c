@@ -1,0 +1,121 @@
+#include "cli/measuring.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static void show_progress(void *user, double fraction, const char *what) {
+    sg_progress_show(user, fraction, what);
+}
+
+sg_measure_options sg_measuring_options(const sg_args *args, const volatile int *stop, sg_progress *progress) {
+    return (sg_measure_options){
+        .device = args->device ? args->device : "cpu",
+        .threads = args->threads > 0 ? (int)args->threads : 0,
+        .workers = args->workers.n ? (int)args->workers.value[0] : 1,
+        .prefetch = 2,
+        .min_iterations = args->min_iterations > 0 ? args->min_iterations : 5,
+        .max_iterations = 200,
+        .warmup = 1,
+        .tight = 0.02,
+        .time_budget_s = args->time_budget_s > 0 ? args->time_budget_s : 60,
+        .seed = args->seed >= 0 ? (uint64_t)args->seed : 1,
+        .rank = 0,
+        .ranks = 1,
+        .stop = stop,
+        .progress = progress ? show_progress : NULL,
+        .user = progress,
+    };
+}
+
+json_t *sg_json_machine(const sg_machine_record *m) {
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:f}", "hostname", m->hostname, "cpu", m->cpu,
+                     "device", m->device, "os", m->os, "library", m->library, "program_version", m->program_version,
+                     "cores", (json_int_t)m->cores, "threads", (json_int_t)m->threads, "memory_bytes",
+                     (json_int_t)m->memory_bytes, "clock_mhz", m->clock_mhz);
+}
+
+static bool is_ppo(const sg_point *p) {
+    return p->config.envs > 0;
+}
+
+json_t *sg_json_point(const sg_point *p) {
+    const sg_point_config *c = &p->config;
+    json_t *object =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "policy", c->policy, "framework",
+                  c->framework, "device", c->device, "precision", c->precision, "host", c->host, "settings",
+                  c->settings, "threads", (json_int_t)c->threads, "batch", (json_int_t)c->batch, "ranks",
+                  (json_int_t)c->ranks, "workers", (json_int_t)c->workers, "iterations", (json_int_t)p->iterations);
+    for (int q = 0; q < SG_Q_COUNT; q++) {
+        bool ppo_only = q >= SG_Q_COLLECTION;
+        if (!ppo_only || is_ppo(p)) sg_json_statistic(object, sg_quantity_name((sg_quantity)q), &p->q[q]);
+    }
+    (void)json_object_set_new(object, "samples_per_s", json_real(isfinite(p->samples_per_s) ? p->samples_per_s : 0));
+    if (is_ppo(p)) (void)json_object_set_new(object, "env_steps_per_s", json_real(p->env_steps_per_s));
+    (void)json_object_set_new(object, "peak_allocated_bytes", json_integer((json_int_t)p->peak_allocated_bytes));
+    (void)json_object_set_new(object, "peak_reserved_bytes", json_integer((json_int_t)p->peak_reserved_bytes));
+    (void)json_object_set_new(object, "resident_bytes", json_integer((json_int_t)p->resident_bytes));
+    (void)json_object_set_new(object, "rank_spread", json_real(isfinite(p->rank_spread) ? p->rank_spread : 0));
+    (void)json_object_set_new(object, "disturbed", json_boolean(p->disturbed));
+    (void)json_object_set_new(object, "disturbed_why", json_string(p->disturbed_why));
+    (void)json_object_set_new(object, "source", json_string(p->source));
+    return object;
+}
+
+static void print_supervised(const sg_point *points, size_t n) {
+    const char *const header[] = {"policy", "batch",   "ranks", "n",         "dataloading", "preprocessing",
+                                  "update", "+- 95 %", "step",  "samples/s", "peak memory", "note"};
+    sg_table *table = sg_table_new(12, header);
+    for (size_t i = 0; i < n; i++) {
+        const sg_point *p = &points[i];
+        if (is_ppo(p)) continue;
+        const sg_statistic *u = &p->q[SG_Q_UPDATE];
+        char spread[24], rate[24];
+        (void)snprintf(spread, sizeof spread, "%.1f %%", u->median > 0 ? 50 * (u->high - u->low) / u->median : 0);
+        (void)snprintf(rate, sizeof rate, "%.3g", p->samples_per_s);
+        sg_text batch = sg_show_count(p->config.batch), ranks = sg_show_count(p->config.ranks);
+        sg_text count = sg_show_count(p->iterations), data = sg_show_seconds(p->q[SG_Q_DATALOADING].median);
+        sg_text prep = sg_show_seconds(p->q[SG_Q_PREPROCESSING].median), update = sg_show_seconds(u->median);
+        sg_text step = sg_show_seconds(p->q[SG_Q_STEP].median), peak = sg_show_bytes((double)p->peak_allocated_bytes);
+        const char *const row[] = {p->config.policy, batch.s, ranks.s,  count.s,
+                                   data.s,           prep.s,  update.s, spread,
+                                   step.s,           rate,    peak.s,   p->disturbed ? "disturbed" : ""};
+        sg_table_row(table, row);
+    }
+    sg_table_print(table);
+}
+
+static void print_ppo(const sg_point *points, size_t n) {
+    const char *const header[] = {"policy",     "envs",     "ranks",     "n",           "inference",   "environment",
+                                  "collection", "learning", "iteration", "env steps/s", "peak memory", "note"};
+    sg_table *table = sg_table_new(12, header);
+    for (size_t i = 0; i < n; i++) {
+        const sg_point *p = &points[i];
+        if (!is_ppo(p)) continue;
+        char rate[24];
+        (void)snprintf(rate, sizeof rate, "%.4g", p->env_steps_per_s);
+        sg_text envs = sg_show_count(p->config.envs), ranks = sg_show_count(p->config.ranks);
+        sg_text count = sg_show_count(p->iterations), inference = sg_show_seconds(p->q[SG_Q_INFERENCE].median);
+        sg_text environment = sg_show_seconds(p->q[SG_Q_ENVIRONMENT].median);
+        sg_text collection = sg_show_seconds(p->q[SG_Q_COLLECTION].median);
+        sg_text learning = sg_show_seconds(p->q[SG_Q_LEARNING].median);
+        sg_text iteration = sg_show_seconds(p->q[SG_Q_ITERATION].median);
+        sg_text peak = sg_show_bytes((double)p->peak_allocated_bytes);
+        const char *const row[] = {p->config.policy, envs.s,        ranks.s,      count.s,
+                                   inference.s,      environment.s, collection.s, learning.s,
+                                   iteration.s,      rate,          peak.s,       p->disturbed ? "disturbed" : ""};
+        sg_table_row(table, row);
+    }
+    sg_table_print(table);
+}
+
+void sg_print_points(const sg_point *points, size_t n) {
+    size_t ppo = 0;
+    for (size_t i = 0; i < n; i++) ppo += is_ppo(&points[i]);
+    if (ppo < n) print_supervised(points, n);
+    if (ppo) print_ppo(points, n);
+    for (size_t i = 0; i < n; i++)
+        if (points[i].disturbed)
+            printf("  note: batch %lld, ranks %lld was disturbed: %s\n", (long long)points[i].config.batch,
+                   (long long)points[i].config.ranks, points[i].disturbed_why);
+}

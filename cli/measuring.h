@@ -1,0 +1,18 @@
+/* measuring.h: measuring points for `measure` and `gauge`: here, or as ranks. */
+#ifndef SG_CLI_MEASURING_H
+#define SG_CLI_MEASURING_H
+
+#include "cli/request.h"
+#include "cli/show.h"
+#include "sim/measure.h"
+#include "sim/run_file.h"
+
+/* Options of the protocol from the command line; progress may be NULL. */
+sg_measure_options sg_measuring_options(const sg_args *args, const volatile int *stop, sg_progress *progress);
+
+/* The point as JSON, keys as documented in README ("JSON"). */
+json_t *sg_json_point(const sg_point *point);
+json_t *sg_json_machine(const sg_machine_record *machine);
+void sg_print_points(const sg_point *points, size_t n);
+
+#endif

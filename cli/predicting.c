@@ -1,0 +1,45 @@
+#include "cli/predicting.h"
+
+#include <string.h>
+
+sg_code sg_target_load(const sg_args *args, sg_target *target, sg_status *status) {
+    memset(target, 0, sizeof *target);
+    if (!args->machine)
+        return sg_fail(
+            status, SG_BAD_INPUT,
+            "on which machine? --machine NAME (such as rtx-4090), a data sheet or a file that 'stepgauge fit' wrote");
+    sg_code code = sg_machine_load(args->machine, NULL, &target->machine, status);
+    if (code != SG_OK) return code;
+    bool cuda = strcmp(target->machine.device_class, "cuda") == 0;
+    target->device_class = cuda ? SG_DEVICE_CLASS_CUDA : SG_DEVICE_CLASS_CPU;
+    return SG_OK;
+}
+
+void sg_target_clear(sg_target *target) {
+    sg_machine_clear(&target->machine);
+}
+
+static bool sets(const sg_request *request, const char *key) {
+    for (size_t i = 0; i < request->n_settings; i++)
+        if (strcmp(request->settings[i].name, key) == 0) return true;
+    return false;
+}
+
+sg_predict_options sg_predict_options_of(const sg_args *args, const sg_request *request) {
+    return (sg_predict_options){
+        .interval = args->interval > 0 ? args->interval : 0.9,
+        .ranks = args->ranks.n ? (int)args->ranks.value[0] : 1,
+        .workers = args->workers.n                                                  ? (int)args->workers.value[0]
+                   : request->has_train_config && request->train_config.workers > 0 ? (int)request->train_config.workers
+                                                                                    : 4,
+        .cameras_known = request->has_dataset || sets(request, "cameras"),
+        .host_known = false,
+        .language_known = sets(request, "language_length"),
+    };
+}
+
+sg_code sg_predict_for(const sg_args *args, const sg_request *request, const sg_target *target,
+                       sg_prediction *prediction, sg_status *status) {
+    sg_predict_options options = sg_predict_options_of(args, request);
+    return sg_predict(&request->policy, &target->machine, &options, prediction, status);
+}

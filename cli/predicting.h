@@ -1,0 +1,22 @@
+/* predicting.h: the machine a command speaks of, and a prediction on it. */
+#ifndef SG_CLI_PREDICTING_H
+#define SG_CLI_PREDICTING_H
+
+#include "calibration/fit.h"
+#include "calibration/predict.h"
+#include "cli/request.h"
+
+typedef struct sg_target {
+    sg_machine machine;
+    sg_device_class device_class;
+} sg_target;
+
+/* --machine by name, data sheet or fitted file. */
+sg_code sg_target_load(const sg_args *args, sg_target *target, sg_status *status);
+void sg_target_clear(sg_target *target);
+/* What was not said on the command line, nor by a data set or train_config.json, widens the interval. */
+sg_predict_options sg_predict_options_of(const sg_args *args, const sg_request *request);
+sg_code sg_predict_for(const sg_args *args, const sg_request *request, const sg_target *target,
+                       sg_prediction *prediction, sg_status *status);
+
+#endif
