@@ -7,6 +7,8 @@
 
 struct sg_fit; /* calibration/fit.h */
 
+struct sg_fit; /* calibration/fit.h */
+
 typedef struct sg_plan_request {
     sg_policy_request policy;
     const sg_dataset *dataset; /* or NULL: then frames */
@@ -16,7 +18,8 @@ typedef struct sg_plan_request {
     double budget_usd, deadline_s; /* 0 = none */
     int workers;
     const char *offers_path, *config_dir;
-    const sg_machine *here; /* fitted machine of this host, or NULL */
+    const sg_machine *here;        /* fitted machine of this host, or NULL */
+    const struct sg_fit *here_fit; /* its laws (sg_predict_options.fit), or NULL */
 } sg_plan_request;
 
 typedef struct sg_offer_answer {
