@@ -144,7 +144,7 @@ static sg_code parse_real(const sg_arg *arg, const char *text, double *out, sg_s
 
 static sg_code parse_image_size(const sg_arg *arg, const char *text, sg_args *args, sg_status *status) {
     char *end;
-    int64_t height, width;
+    int64_t height = 0, width = 0;
     sg_code code = parse_int(arg, text, &end, &height, status);
     if (code != SG_OK) return code;
     if ((*end != 'x' && *end != 'X') || !end[1])
