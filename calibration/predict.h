@@ -5,27 +5,38 @@
 #include "calibration/figure.h"
 #include "models/policy.h"
 
+struct sg_fit; /* calibration/fit.h */
+
 typedef struct sg_predict_options {
     double interval;                                /* 0 = 0.9 */
-    int ranks, workers;                             /* data-parallel processes; loader workers per process */
+    int ranks, workers;                             /* data-parallel processes (0 = 1); loader workers per process */
     bool cameras_known, host_known, language_known; /* false: widened by the unknown-inputs part */
+    const char *config_dir;                         /* NULL: searched (calibration/config_dir.h) */
+    /* Laws of this machine, or NULL: where one covers the configuration, it stands instead of the walk's update time. */
+    const struct sg_fit *fit;
 } sg_predict_options;
 
+/* Times are per step as the framework counts them: one micro-batch (accumulation k: k steps to one optimizer step). */
 typedef struct sg_prediction {
-    sg_figure step_s, update_s, dataloading_s, preprocessing_s, samples_per_s;
+    sg_figure step_s, update_s, dataloading_s, preprocessing_s, samples_per_s; /* PPO: value NAN */
     sg_figure peak_allocated_bytes, peak_reserved_bytes, device_bytes;
-    /* PPO: else value NAN */
+    /* PPO, per iteration; elsewhere value NAN */
     sg_figure collection_s, inference_s, environment_s, learning_s, iteration_s, env_steps_per_s;
     double forward_s, backward_s, optimizer_s, exposed_sync_s, device_busy_share;
-    double class_s[SG_CLASS_COUNT];
+    double class_s[SG_CLASS_COUNT]; /* compute stream, per step (PPO: per iteration) */
     char limited_by[32]; /* "compute", "memory bandwidth", "launch", "loader", "communication", "environment" */
-    bool fits;           /* device_bytes.high <= memory */
+    bool fits;           /* device_bytes.high <= memory of the machine; true where that is not stated (warned) */
     char warnings[8][256];
     size_t n_warnings;
 } sg_prediction;
 
+/* request->device_class and ->ranks are taken from the machine and the options. SG_NO: the machine lacks a parameter that
+ * the training needs. A training that does not fit is no failure: `fits` says so. */
 sg_code sg_predict(const sg_policy_request *request, const sg_machine *machine, const sg_predict_options *options,
                    sg_prediction *prediction, sg_status *status);
+
+/* Device class whose lowering a machine runs: "cpu" alone is SG_DEVICE_CLASS_CPU. */
+sg_device_class sg_machine_device_class(const sg_machine *machine);
 
 /* Machines: by slug from the configuration folder, or a path to a YAML data sheet or a fitted machine file (.h5).
  * Errors list near names. */

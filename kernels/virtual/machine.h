@@ -61,6 +61,7 @@
     X(RANK_JITTER, "rank_jitter", "", "log sd of a rank's step: the slowest of several ranks decides")                 \
     X(FRAME_S, "frame_s", "s", "decode of one 480x640 frame by one loader worker")                                     \
     X(CONTEXT_BYTES, "context_bytes", "B", "device memory outside the framework's allocator")                          \
+    X(WORKSPACE_BYTES, "workspace_bytes", "B", "library workspaces inside the framework's allocator")                  \
     X(ENV_STEP_S, "env_step_s", "s", "one environment step of one environment (PPO)")
 
 typedef enum sg_machine_id {
