@@ -1,23 +1,53 @@
-/* loader.c: see loader.h. Batches in line, and the simulated queue. */
+/* loader.c: see loader.h.
+ *
+ * Batch i is made by worker i mod workers, in slot i mod (window + 1): `window` = prefetch x workers batches may be under
+ * way or ready, and one more is in the caller's hands. One mutex guards everything but the slot's contents, which belong
+ * to the worker until it says that they are ready. */
 #include "sim/loader.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "sim/synthetic.h"
+#include "sim/batch_maker.h"
+
+typedef struct slot {
+    void **data;
+    int64_t ready; /* batch that it holds; -1: none */
+} slot;
+
+typedef struct worker {
+    struct sg_loader *loader;
+    pthread_t thread;
+    int number;
+    sg_batch_hand hand;
+} worker;
 
 struct sg_loader {
     sg_loader_options options;
-    void **batch; /* per input */
-    int64_t next; /* batch */
+    int64_t window;
+    sg_batch_maker maker;
+    slot *slots;
+    worker *workers; /* at least one: in line it has no thread */
+    int started;     /* threads */
+
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool has_lock, stop;
+    int64_t taken; /* batches that the caller has got */
+    double frame_s[SG_BATCH_FRAMES_KEPT];
+    int64_t frames;
+
     /* simulated */
-    double *worker_free_s; /* clock at which each worker is free */
-    double *taken_s;       /* when the last prefetch x workers batches were taken */
-    int64_t queue;
+    double *worker_free_s; /* when each worker is free */
+    double *taken_s;       /* when the last `window` batches were taken */
 };
 
-/* A loader's prefetch of 4 is LeRobot's default (facts: policies, loader defaults). */
+/* LeRobot's prefetch_factor (lerobot configs, 2026). */
 static const int PREFETCH = 4;
+
+/* ---- simulated --------------------------------------------------------------------------------------------------- */
 
 static double batch_s(const sg_loader *l) {
     const sg_training *t = l->options.training;
@@ -25,21 +55,103 @@ static double batch_s(const sg_loader *l) {
     return frames * l->options.frame_s + (double)t->batch * l->options.sample_s;
 }
 
-/* Batch i is made by worker i % workers as soon as that worker is free and batch i - queue has been taken. */
+/* A batch starts when its worker is free and the batch `window` before it has been taken. */
 static double simulate(sg_loader *l, double now) {
     if (l->options.workers == 0) return batch_s(l);
-    if (l->next == 0)
+    if (l->taken == 0)
         for (int i = 0; i < l->options.workers; i++) l->worker_free_s[i] = now;
-    int64_t slot = l->next % l->queue;
-    double *free_s = &l->worker_free_s[l->next % l->options.workers];
-    double start = l->next < l->queue ? *free_s : fmax(*free_s, l->taken_s[slot]);
-    double ready = start + batch_s(l);
-    *free_s = ready;
-    double wait = fmax(0, ready - now);
-    l->taken_s[slot] = now + wait;
-    l->next++;
+    double *free_s = &l->worker_free_s[l->taken % l->options.workers], *taken_s = &l->taken_s[l->taken % l->window];
+    double start = l->taken < l->window ? *free_s : fmax(*free_s, *taken_s);
+    *free_s = start + batch_s(l);
+    double wait = fmax(0, *free_s - now);
+    *taken_s = now + wait;
+    l->taken++;
     return wait;
 }
+
+static sg_code open_simulated(sg_loader *l, sg_status *status) {
+    l->worker_free_s = calloc((size_t)l->options.workers + 1, sizeof(double));
+    l->taken_s = calloc((size_t)l->window + 1, sizeof(double));
+    if (!l->worker_free_s || !l->taken_s) return sg_fail_memory(status, (uint64_t)l->window * 8, "a loader's queue");
+    return SG_OK;
+}
+
+/* ---- workers ----------------------------------------------------------------------------------------------------- */
+
+static bool is_stopped(void *user) {
+    sg_loader *l = user;
+    (void)pthread_mutex_lock(&l->mutex);
+    bool stop = l->stop;
+    (void)pthread_mutex_unlock(&l->mutex);
+    return stop;
+}
+
+/* The lock is held. */
+static void record_frames(sg_loader *l, const sg_batch_hand *hand, int64_t before) {
+    int64_t first = hand->frames - before > SG_BATCH_FRAMES_KEPT ? hand->frames - SG_BATCH_FRAMES_KEPT : before;
+    for (int64_t i = first; i < hand->frames; i++)
+        l->frame_s[l->frames++ % SG_BATCH_FRAMES_KEPT] = hand->frame_s[i % SG_BATCH_FRAMES_KEPT];
+}
+
+static void *work(void *user) {
+    worker *w = user;
+    sg_loader *l = w->loader;
+    for (int64_t i = w->number;; i += l->options.workers) {
+        slot *s = &l->slots[i % (l->window + 1)];
+        (void)pthread_mutex_lock(&l->mutex);
+        while (!l->stop && i >= l->taken + l->window) (void)pthread_cond_wait(&l->changed, &l->mutex);
+        bool stop = l->stop;
+        (void)pthread_mutex_unlock(&l->mutex);
+        if (stop) return NULL;
+        int64_t before = w->hand.frames;
+        sg_batch_make(&l->maker, &w->hand, i, s->data, is_stopped, l);
+        (void)pthread_mutex_lock(&l->mutex);
+        s->ready = i;
+        record_frames(l, &w->hand, before);
+        (void)pthread_cond_broadcast(&l->changed);
+        (void)pthread_mutex_unlock(&l->mutex);
+    }
+}
+
+static sg_code open_slots(sg_loader *l, sg_status *status) {
+    int64_t n = l->window + 1;
+    int hands = l->options.workers > 0 ? l->options.workers : 1;
+    l->slots = calloc((size_t)n, sizeof *l->slots);
+    l->workers = calloc((size_t)hands, sizeof *l->workers);
+    if (!l->slots || !l->workers) return sg_fail_memory(status, (uint64_t)n * sizeof *l->slots, "a loader's queue");
+    for (int64_t i = 0; i < n; i++) l->slots[i].ready = -1;
+    sg_code code = SG_OK;
+    for (int64_t i = 0; i < n && !code; i++) code = sg_batch_new(&l->maker, &l->slots[i].data, status);
+    for (int i = 0; i < hands && !code; i++) {
+        l->workers[i].loader = l;
+        l->workers[i].number = i;
+        code = sg_batch_hand_open(&l->maker, &l->workers[i].hand, status);
+    }
+    return code;
+}
+
+static sg_code open_running(sg_loader *l, sg_status *status) {
+    const sg_loader_options *o = &l->options;
+    sg_code code = sg_batch_maker_open(o->training, o->seed, o->rank, o->ranks, &l->maker, status);
+    l->maker.fixed = o->fixed;
+    if (!code) code = open_slots(l, status);
+    if (code) return code;
+    if (pthread_mutex_init(&l->mutex, NULL)) return sg_fail(status, SG_MACHINE, "a loader: no mutex");
+    if (pthread_cond_init(&l->changed, NULL)) {
+        (void)pthread_mutex_destroy(&l->mutex);
+        return sg_fail(status, SG_MACHINE, "a loader: no condition variable");
+    }
+    l->has_lock = true;
+    for (; l->started < o->workers; l->started++) {
+        int error = pthread_create(&l->workers[l->started].thread, NULL, work, &l->workers[l->started]);
+        if (error)
+            return sg_fail(status, SG_MACHINE, "starting worker %d of %d of a loader: %s", l->started + 1, o->workers,
+                           strerror(error));
+    }
+    return SG_OK;
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
 
 static sg_code check(const sg_loader_options *o, sg_status *status) {
     if (!o->training) return sg_fail(status, SG_BAD_INPUT, "opening a loader: no training was given");
@@ -48,7 +160,7 @@ static sg_code check(const sg_loader_options *o, sg_status *status) {
     if (o->prefetch < 0 || o->prefetch > 1024)
         return sg_fail(status, SG_BAD_INPUT, "opening a loader: prefetch of %d batches, must be 0 to 1024",
                        o->prefetch);
-    if (o->ranks < 0 || (o->ranks > 0 && (o->rank < 0 || o->rank >= o->ranks)))
+    if (o->ranks < 0 || o->rank < 0 || o->rank >= (o->ranks ? o->ranks : 1))
         return sg_fail(status, SG_BAD_INPUT, "opening a loader: rank %d of %d", o->rank, o->ranks);
     if (!(o->frame_s >= 0) || !(o->sample_s >= 0))
         return sg_fail(status, SG_BAD_INPUT, "opening a loader: a frame of %g s, a sample of %g s", o->frame_s,
@@ -56,29 +168,10 @@ static sg_code check(const sg_loader_options *o, sg_status *status) {
     return SG_OK;
 }
 
-static sg_code open_simulated(sg_loader *l, sg_status *status) {
-    l->queue = (int64_t)l->options.workers * l->options.prefetch;
-    l->worker_free_s = calloc((size_t)l->options.workers + 1, sizeof(double));
-    l->taken_s = calloc((size_t)l->queue + 1, sizeof(double));
-    if (!l->worker_free_s || !l->taken_s) return sg_fail_memory(status, (uint64_t)l->queue * 8, "a loader's queue");
-    return SG_OK;
-}
-
-static sg_code open_in_line(sg_loader *l, sg_status *status) {
-    const sg_training *t = l->options.training;
-    l->batch = calloc(t->n_inputs + 1, sizeof *l->batch);
-    if (!l->batch) return sg_fail_memory(status, t->n_inputs * sizeof *l->batch, "a batch");
-    for (size_t i = 0; i < t->n_inputs; i++) {
-        if (t->inputs[i].source == SG_INPUT_STORAGE) continue;
-        uint64_t bytes = sg_desc_span_bytes(&t->tensors[t->inputs[i].tensor].desc);
-        l->batch[i] = calloc(1, bytes ? bytes : 1);
-        if (!l->batch[i]) return sg_fail_memory(status, bytes, t->inputs[i].name);
-    }
-    return SG_OK;
-}
-
 sg_code sg_loader_open(const sg_loader_options *options, sg_loader **loader, sg_status *status) {
     *loader = NULL;
+    sg_status unheard;
+    if (!status) status = &unheard;
     sg_code code = check(options, status);
     if (code) return code;
     sg_loader *l = calloc(1, sizeof *l);
@@ -86,7 +179,8 @@ sg_code sg_loader_open(const sg_loader_options *options, sg_loader **loader, sg_
     l->options = *options;
     if (!l->options.prefetch) l->options.prefetch = PREFETCH;
     if (!l->options.ranks) l->options.ranks = 1;
-    code = options->simulated ? open_simulated(l, status) : open_in_line(l, status);
+    l->window = (int64_t)l->options.workers * l->options.prefetch;
+    code = options->simulated ? open_simulated(l, status) : open_running(l, status);
     if (code) {
         sg_loader_close(l);
         return code;
@@ -95,13 +189,38 @@ sg_code sg_loader_open(const sg_loader_options *options, sg_loader **loader, sg_
     return SG_OK;
 }
 
+static void stop_workers(sg_loader *l) {
+    (void)pthread_mutex_lock(&l->mutex);
+    l->stop = true;
+    (void)pthread_cond_broadcast(&l->changed);
+    (void)pthread_mutex_unlock(&l->mutex);
+    for (int i = 0; i < l->started; i++) (void)pthread_join(l->workers[i].thread, NULL);
+    (void)pthread_cond_destroy(&l->changed);
+    (void)pthread_mutex_destroy(&l->mutex);
+}
+
 void sg_loader_close(sg_loader *l) {
     if (!l) return;
-    for (size_t i = 0; l->batch && i < l->options.training->n_inputs; i++) free(l->batch[i]);
-    free(l->batch);
+    if (l->has_lock) stop_workers(l);
+    int hands = l->options.workers > 0 ? l->options.workers : 1;
+    for (int i = 0; l->workers && i < hands; i++) sg_batch_hand_close(&l->maker, &l->workers[i].hand);
+    for (int64_t i = 0; l->slots && i <= l->window; i++) sg_batch_free(&l->maker, l->slots[i].data);
+    if (!l->options.simulated) sg_batch_maker_close(&l->maker);
     free(l->worker_free_s);
     free(l->taken_s);
+    free(l->workers);
+    free(l->slots);
     free(l);
+}
+
+/* ---- the caller's side ------------------------------------------------------------------------------------------- */
+
+static void make_in_line(sg_loader *l) {
+    sg_batch_hand *hand = &l->workers[0].hand;
+    int64_t before = hand->frames;
+    sg_batch_make(&l->maker, hand, l->taken, l->slots[0].data, NULL, NULL);
+    record_frames(l, hand, before);
+    l->taken++;
 }
 
 sg_code sg_loader_next(sg_loader *l, double now, void *const **data, double *wait_s, sg_status *status) {
@@ -112,23 +231,36 @@ sg_code sg_loader_next(sg_loader *l, double now, void *const **data, double *wai
         *wait_s = simulate(l, now);
         return SG_OK;
     }
-    const sg_training *t = l->options.training;
-    for (size_t i = 0; i < t->n_inputs; i++) {
-        if (!l->batch[i]) continue;
-        const sg_input *in = &t->inputs[i];
-        const sg_desc *d = &t->tensors[in->tensor].desc;
-        sg_synthetic what = {.kind = SG_SYNTHETIC_UNIFORM,
-                             .low = in->low,
-                             .high = in->high,
-                             .key = sg_synthetic_key(l->options.seed, l->options.fixed ? 0 : (uint64_t)l->next, i),
-                             .first_sample = l->options.rank * (d->ndim ? d->size[0] : 1)};
-        sg_synthetic_fill(l->batch[i], d, &what);
+    if (l->options.workers == 0) {
+        make_in_line(l);
+        *data = l->slots[0].data;
+        return SG_OK;
     }
-    l->next++;
-    *data = l->batch;
+    slot *s = &l->slots[l->taken % (l->window + 1)];
+    (void)pthread_mutex_lock(&l->mutex);
+    while (s->ready != l->taken) (void)pthread_cond_wait(&l->changed, &l->mutex);
+    l->taken++;
+    (void)pthread_cond_broadcast(&l->changed);
+    (void)pthread_mutex_unlock(&l->mutex);
+    *data = s->data;
     return SG_OK;
 }
 
-double sg_loader_frame_s(const sg_loader *l) {
-    return l->options.frame_s;
+static int ascending(const void *a, const void *b) {
+    double x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return (x > y) - (x < y);
+}
+
+double sg_loader_frame_s(sg_loader *l) {
+    if (l->options.simulated) return l->options.frame_s;
+    double sorted[SG_BATCH_FRAMES_KEPT];
+    (void)pthread_mutex_lock(&l->mutex);
+    size_t n = l->frames < SG_BATCH_FRAMES_KEPT ? (size_t)l->frames : SG_BATCH_FRAMES_KEPT;
+    memcpy(sorted, l->frame_s, n * sizeof *sorted);
+    (void)pthread_mutex_unlock(&l->mutex);
+    if (n == 0) return 0;
+    qsort(sorted, n, sizeof *sorted, ascending);
+    return sorted[n / 2];
 }

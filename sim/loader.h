@@ -27,14 +27,13 @@ sg_code sg_loader_open(const sg_loader_options *options, sg_loader **loader, sg_
 /* Stops and joins the workers. NULL is allowed. */
 void sg_loader_close(sg_loader *loader);
 
-/* Waits for the next batch of optimizer step `step` (1-based), micro-step `micro`; both follow from the schedule, so
- * workers know them in advance: micro counts up to training->accumulation, then the next step begins.
- * *data: per input of the training its host memory in the layout of the input's tensor, NULL where it does not travel; valid
- * until the next call; NULL altogether when simulated. now: the caller's clock. *wait_s: seconds the caller still has to
- * let pass on that clock (simulated), else 0. */
+/* Waits for the next batch: those of the micro-steps of optimizer step 1, then of step 2, and so on.
+ * *data: per input of the training its host memory in the layout of the input's tensor, NULL where it stays on the device;
+ * valid until the next call; NULL altogether when simulated. now: the caller's clock. *wait_s: seconds that the caller
+ * still has to let pass on that clock (simulated), else 0. One caller at a time. */
 sg_code sg_loader_next(sg_loader *loader, double now, void *const **data, double *wait_s, sg_status *status);
 
-/* Median seconds of one worker per frame, as measured (simulated: as given); 0 before the first frame. */
-double sg_loader_frame_s(const sg_loader *loader);
+/* Median processor seconds of one worker per frame, of the latest 64 (simulated: as given); 0 before the first frame. */
+double sg_loader_frame_s(sg_loader *loader);
 
 #endif

@@ -15,6 +15,19 @@ uint64_t sg_synthetic_key(uint64_t a, uint64_t b, uint64_t c) {
     return mix(mix(mix(a + GOLDEN) + b * GOLDEN + 1) + c * GOLDEN + 2);
 }
 
+sg_synthetic sg_synthetic_input(const sg_training *training, size_t index, uint64_t seed, uint64_t step, int64_t draw,
+                                int rank, int ranks) {
+    enum { INPUTS = 2 }; /* apart from keys of other things */
+    const sg_input *in = &training->inputs[index];
+    const sg_desc *d = &training->tensors[in->tensor].desc;
+    int64_t samples = d->ndim ? d->size[0] : 1;
+    return (sg_synthetic){.kind = SG_SYNTHETIC_UNIFORM,
+                          .low = in->low,
+                          .high = in->high,
+                          .key = sg_synthetic_key(seed, step << 8 | INPUTS, index),
+                          .first_sample = (draw * ranks + rank) * samples};
+}
+
 static inline uint64_t bits_at(uint64_t sample_key, int64_t element) {
     return mix(sample_key + (uint64_t)element * GOLDEN);
 }

@@ -5,7 +5,7 @@
 #ifndef SG_SIM_SYNTHETIC_H
 #define SG_SIM_SYNTHETIC_H
 
-#include "kernels/op.h"
+#include "models/training.h"
 
 typedef enum sg_synthetic_kind {
     SG_SYNTHETIC_UNIFORM, /* low .. high; integer dtypes: low .. high - 1 */
@@ -22,6 +22,11 @@ typedef struct sg_synthetic {
 
 /* Mixes a key from parts: seed, step, tensor ... */
 uint64_t sg_synthetic_key(uint64_t a, uint64_t b, uint64_t c);
+
+/* Values of input `index` of a training in draw number `draw` of a step (micro-steps, environment steps): draws are laid
+ * end to end, the ranks' samples side by side in each. */
+sg_synthetic sg_synthetic_input(const sg_training *training, size_t index, uint64_t seed, uint64_t step, int64_t draw,
+                                int rank, int ranks);
 
 /* Fills the strided tensor that starts at `first`, in host memory. Values do not depend on strides. */
 void sg_synthetic_fill(void *first, const sg_desc *desc, const sg_synthetic *what);

@@ -6,8 +6,7 @@
 #include "sim/synthetic.h"
 #include "sim/walk_internal.h"
 
-/* Kinds of keys; tensors of one kind are told apart by their number. */
-enum { KEY_WEIGHT = 1, KEY_INPUT = 2 };
+enum { KEY_WEIGHT = 1 }; /* apart from keys of other things */
 
 static const uint64_t ZERO_CHUNK = 1u << 20;
 
@@ -94,17 +93,9 @@ static sg_code fill_weight(sg_walker *w, size_t i, sg_status *status) {
 
 /* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
-/* Samples before this rank's in the draw: draws of one step are laid end to end, ranks side by side in each. */
 static sg_synthetic input_values(const sg_walker *w, size_t input) {
-    const sg_input *in = &w->training->inputs[input];
-    const sg_desc *d = &w->training->tensors[in->tensor].desc;
-    uint64_t step = w->options.fixed_random ? 1 : w->step;
-    int64_t samples = d->ndim ? d->size[0] : 1;
-    return (sg_synthetic){.kind = SG_SYNTHETIC_UNIFORM,
-                          .low = in->low,
-                          .high = in->high,
-                          .key = sg_synthetic_key(w->options.seed, step << 8 | KEY_INPUT, input),
-                          .first_sample = (w->draws * w->options.ranks + w->options.rank) * samples};
+    return sg_synthetic_input(w->training, input, w->options.seed, w->options.fixed_random ? 1 : w->step, w->draws,
+                              w->options.rank, w->options.ranks);
 }
 
 sg_code sg_walk_draw(sg_walker *w, sg_status *status) {
