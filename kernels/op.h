@@ -72,11 +72,11 @@ bool sg_desc_same_shape(const sg_desc *a, const sg_desc *b);
  * RESIZE       x[n,c,h,w] -> y[n,c,h',w']     bilinear, half-pixel centres (align_corners=False), no antialias
  * PAD          x -> y                         constant alpha; pad[] = elements before (dim ndim-2, dim ndim-1), rest after
  * SOFTMAX      x -> y                         last dim;    SOFTMAX_BWD  dy y -> dx
- * LAYER_NORM   x w b -> y mean rstd           last dim, eps; mean and rstd fp32 over the rows
+ * LAYER_NORM   x w b -> y mean rstd           last dim, eps; mean and rstd fp32 (fp64 of fp64) over the rows
  * LAYER_NORM_BWD  dy x mean rstd w -> dx dw db     NO_DX: without dx. NO_DW: without dw and db
  * RMS_NORM     x w -> y rstd                  y = w * x * rstd;  RMS_NORM_BWD  dy x rstd w -> dx dw (NO_DX, NO_DW)
  * ATTENTION    q[b,h,t,d] k[b,h,s,d] v[b,h,s,d] [mask HAS_MASK, broadcastable to b,h,t,s; bool true = keep, float = added]
- *              -> o[b,h,t,d] lse[b,h,t]       fused softmax(alpha q k^T + mask) v; lse fp32
+ *              -> o[b,h,t,d] lse[b,h,t]       fused softmax(alpha q k^T + mask) v; lse fp32 (fp64 of fp64)
  * ATTENTION_BWD   do q k v o lse [mask] -> dq dk dv
  * UNARY        x -> y                         fn; alpha, beta its constants; dtype of y may differ (computed in fp32)
  * UNARY_BWD    dy s -> dx                     s = the input or output of fn, see sg_fn_saves_output
@@ -88,7 +88,7 @@ bool sg_desc_same_shape(const sg_desc *a, const sg_desc *b);
  * CUMSUM       x -> y                         along dim
  * CAT          x0 x1 .. -> y                  along dim
  * REDUCE       x -> y                         fn SUM, MEAN, MAX, MIN, ANY, STD; over dims_mask; y keeps reduced dims as size 1
- * NORM_ALL     x0 .. xn-1 -> y[n]             2-norm of each tensor (foreach norm); fp32
+ * NORM_ALL     x0 .. xn-1 -> y[n]             2-norm of each tensor (foreach norm); fp32 (fp64 of fp64)
  * EMBEDDING    table[v,d] idx[..] -> y[..,d]  also the gather of rows;  EMBEDDING_BWD  dy idx -> dtable (dense, zeroed first)
  * DROPOUT      x -> y mask(bool)              keeps with probability 1-alpha, scales by 1/(1-alpha)
  * DROPOUT_BWD  dy mask -> dx

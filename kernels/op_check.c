@@ -28,6 +28,10 @@ static bool is_float(const sg_desc *d) {
 static bool is_index(const sg_desc *d) {
     return d->dtype == SG_I64 || d->dtype == SG_I32;
 }
+/* What is kept of x at full precision: fp32, or fp64 where x is. */
+static bool is_statistic_of(const sg_desc *d, const sg_desc *x) {
+    return d->dtype == (x->dtype == SG_F64 ? SG_F64 : SG_F32);
+}
 static bool is_vector(const sg_desc *d, int64_t n) {
     return d->ndim == 1 && d->size[0] == n;
 }
@@ -177,8 +181,8 @@ static const char *check_attention(const sg_op *op) {
           "q and k differ in batch, heads or width");
     const sg_desc *o = backward ? in(op, 4) : out(op, 0), *lse = backward ? in(op, 5) : out(op, 1);
     CHECK(sg_desc_same_shape(o, q) && is_float(o), "o is not shaped like q");
-    CHECK(lse->ndim == 3 && memcmp(lse->size, q->size, 3 * sizeof(int64_t)) == 0 && lse->dtype == SG_F32,
-          "lse is not fp32 [b, h, t]");
+    CHECK(lse->ndim == 3 && memcmp(lse->size, q->size, 3 * sizeof(int64_t)) == 0 && is_statistic_of(lse, q),
+          "lse is not fp32 [b, h, t] (fp64 of fp64)");
     if (mask) {
         const sg_desc *m = in(op, backward ? 6 : 3);
         const int64_t want[4] = {q->size[0], q->size[1], q->size[2], k->size[2]};
@@ -248,9 +252,9 @@ static const char *check_softmax(const sg_op *op) {
     return NULL;
 }
 
-/* mean and rstd: one fp32 value per row, in row order. */
+/* mean and rstd: one fp32 value per row (fp64 of fp64), in row order. */
 static const char *check_row_statistic(const sg_desc *s, const sg_desc *x) {
-    CHECK(s->dtype == SG_F32 && sg_desc_is_contiguous(s), "mean and rstd must be contiguous fp32");
+    CHECK(is_statistic_of(s, x) && sg_desc_is_contiguous(s), "mean and rstd must be contiguous fp32 (fp64 of fp64)");
     CHECK(sg_desc_count(s) == sg_desc_count(x) / x->size[x->ndim - 1], "mean and rstd must have one value per row");
     return NULL;
 }
@@ -407,7 +411,8 @@ static const char *check_random(const sg_op *op) {
 static const char *check_norm_all(const sg_op *op) {
     CHECK(op->attrs.count >= 1 && op->n_in == op->attrs.count && op->n_out == 1, "count is not the number of inputs");
     for (int i = 0; i < op->n_in; i++) CHECK(is_float(in(op, i)), "operands must be floating point");
-    CHECK(is_vector(out(op, 0), op->n_in) && out(op, 0)->dtype == SG_F32, "y is not an fp32 vector of count values");
+    CHECK(is_vector(out(op, 0), op->n_in) && is_statistic_of(out(op, 0), in(op, 0)),
+          "y is not an fp32 vector (fp64 of fp64) of count values");
     return NULL;
 }
 

@@ -22,7 +22,7 @@ typedef struct sg_walk_options {
     sg_bucket_options buckets; /* zeros: the defaults above */
     struct sg_loader *loader;
     struct sg_environment *environment;
-    bool random_weights;  /* tests: constants get a random part too, so that no gradient vanishes by symmetry */
+    bool random_weights;  /* tests: constant weights get a random part too, so that no gradient vanishes by symmetry */
     bool fixed_random;    /* tests: every step sees the batch, noise, time and dropout masks of the first */
     double learning_rate; /* > 0: overrides every optimizer op's lr (tests) */
     /* Called after each reading of the host clock with the sg_phase (sim/phases.h) that the time since the reading before

@@ -64,6 +64,11 @@ static sg_code fill(sg_walker *w, int32_t tensor, const sg_synthetic *what, sg_s
 /* Bound of the random part that `random_weights` adds to constants. */
 static const double RANDOM_PART = 0.1;
 
+/* A buffer without dims is a number in the program's formulas. */
+static bool may_vary(const sg_parameter *p, const sg_desc *desc) {
+    return sg_dtype_is_float((sg_dtype)desc->dtype) && !(p->is_buffer && desc->ndim == 0);
+}
+
 static sg_code fill_weight(sg_walker *w, size_t i, sg_status *status) {
     const sg_parameter *p = &w->training->parameters[i];
     sg_synthetic what = {.key = sg_synthetic_key(w->options.seed, KEY_WEIGHT, i), .first_sample = -1};
@@ -80,7 +85,7 @@ static sg_code fill_weight(sg_walker *w, size_t i, sg_status *status) {
     default:
         what.kind = SG_SYNTHETIC_CONSTANT;
         what.low = p->init_scale;
-        if (w->options.random_weights && sg_dtype_is_float((sg_dtype)w->training->tensors[p->tensor].desc.dtype)) {
+        if (w->options.random_weights && may_vary(p, &w->training->tensors[p->tensor].desc)) {
             what.kind = SG_SYNTHETIC_UNIFORM;
             what.low = p->init_scale - RANDOM_PART;
             what.high = p->init_scale + RANDOM_PART;

@@ -9,6 +9,9 @@
 
 struct sg_device {
     bool caching;
+    int64_t until_disturbed; /* launches before the one that goes wrong; negative: none does */
+    int disturbed_output;
+    double factor, offset;
 };
 
 struct sg_plan {
@@ -73,7 +76,22 @@ static sg_code device_open(const sg_device_options *options, sg_device **device,
     *device = calloc(1, sizeof **device);
     if (!*device) return sg_fail_memory(status, sizeof **device, "the reference device");
     (*device)->caching = options && options->index == SG_REFERENCE_CACHING;
+    (*device)->until_disturbed = -1;
     return SG_OK;
+}
+
+void sg_reference_disturb(sg_device *device, int64_t at, int output, double factor, double offset) {
+    device->until_disturbed = at;
+    device->disturbed_output = output;
+    device->factor = factor;
+    device->offset = offset;
+}
+
+static void disturb(sg_device *device, const sg_op *op, double *const *out) {
+    if (device->until_disturbed < 0 || device->until_disturbed-- > 0) return;
+    int64_t count = sg_desc_count(&op->desc[op->n_in + device->disturbed_output]);
+    double *x = out[device->disturbed_output];
+    for (int64_t i = 0; i < count; i++) x[i] = device->factor * x[i] + device->offset;
 }
 
 static void device_close(sg_device *device) {
@@ -169,7 +187,6 @@ static double *dense_tensors(const sg_op *op, double **at) {
 
 static sg_code launch(sg_device *device, sg_plan *plan, sg_stream stream, void *const *pointers, void *workspace,
                       const sg_launch *parameters, sg_status *status) {
-    (void)device;
     (void)stream;
     (void)workspace;
     const sg_op *op = &plan->op;
@@ -182,6 +199,7 @@ static sg_code launch(sg_device *device, sg_plan *plan, sg_stream stream, void *
     }
     for (int i = 0; i < op->n_in; i++) sg_reference_read(&op->desc[i], pointers[i], at[i]);
     sg_code code = sg_reference_compute(op, (const double *const *)at, at + op->n_in, parameters, status);
+    if (code == SG_OK) disturb(device, op, at + op->n_in);
     for (int i = op->n_in; i < tensors && code == SG_OK; i++) sg_reference_write(&op->desc[i], pointers[i], at[i]);
     free(all);
     free(at);

@@ -12,6 +12,9 @@
  * with NaNs (integers: -1), so that a result made of unwritten memory shows. One host thread, streams run in line. */
 enum { SG_REFERENCE_CPU, SG_REFERENCE_CACHING };
 const sg_device_api *sg_reference_device(void);
+/* Launch number `at` from now on (the next is 0) makes factor * x + offset of every x of output `output`, once; at < 0: none
+ * does. With it tests prove that they would notice a wrong gradient. */
+void sg_reference_disturb(sg_device *device, int64_t at, int output, double factor, double offset);
 
 /* Row-major doubles of a tensor at `at` (its first element), and back with one rounding (to nearest, ties to even;
  * integers: truncated and saturated, NaN to 0; bool: x != 0). A stride of 0 is written more than once: the last wins. */
