@@ -50,8 +50,9 @@ sg_tid sg_add(sg_graph *g, sg_tid x, sg_tid y);
 sg_tid sg_sub(sg_graph *g, sg_tid x, sg_tid y);
 sg_tid sg_mul(sg_graph *g, sg_tid x, sg_tid y);
 sg_tid sg_div(sg_graph *g, sg_tid x, sg_tid y);
-sg_tid sg_scale(sg_graph *g, sg_tid x, double factor);     /* x * factor */
-sg_tid sg_add_scalar(sg_graph *g, sg_tid x, double value); /* x + value */
+sg_tid sg_scale(sg_graph *g, sg_tid x, double factor);                   /* x * factor */
+sg_tid sg_add_scalar(sg_graph *g, sg_tid x, double value);               /* x + value */
+sg_tid sg_compare_scalar(sg_graph *g, sg_fn fn, sg_tid x, double value); /* fn EQ .. GE against a constant: bool */
 sg_tid sg_where(sg_graph *g, sg_tid condition, sg_tid x, sg_tid y);
 sg_tid sg_masked_fill(sg_graph *g, sg_tid x, sg_tid mask, double value);
 sg_tid sg_relu(sg_graph *g, sg_tid x, bool in_place);
@@ -66,6 +67,8 @@ sg_tid sg_cumsum(sg_graph *g, sg_tid x, int dim);
 /* Products. matmul/bmm: a[..,m,k] b[..,k,n]; 1 op. linear: weight[out,in], bias or SG_NO_TENSOR; x[..,in] -> [..,out].
  * act: applied after (inside the op where the profile fuses it, else as its own op). */
 sg_tid sg_matmul(sg_graph *g, sg_tid a, sg_tid b);
+/* residual + a b for 3-D operands; the residual (an additive attention mask) is broadcast. 1 op. */
+sg_tid sg_baddbmm(sg_graph *g, sg_tid residual, sg_tid a, sg_tid b);
 sg_tid sg_linear(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias);
 sg_tid sg_linear_act(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, sg_fn act);
 /* x[n,c,h,w], weight[o,c,kh,kw]; act and residual as for linear. */

@@ -1,0 +1,179 @@
+/* lifetimes.c: where each storage is allocated and freed.
+ *
+ * A storage is allocated right before the first entry that writes it and freed after its last use, or when its last
+ * hold ends (a local of the forward, a node of the backward). Gradients live until zero-grad drops them, across programs
+ * where they are accumulated. Persistent storages have no entries: they exist before the first program. */
+#include "models/graph_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What one program does with each storage; positions count entries, a FREE at position p stands before entry p. */
+typedef struct plan {
+    sg_graph *g;
+    size_t n_entries, n_storages;
+    uint32_t *alloc_at, *free_at;    /* per storage; NEVER: not in this program */
+    int32_t *next;                   /* per storage: the next one allocated (freed) at the same position */
+    int32_t *alloc_head, *free_head; /* per position */
+    bool *released;                  /* per storage: some program drops it at its zero-grad */
+    int32_t *last_program;           /* per storage: that uses it */
+} plan;
+
+enum { NEVER = UINT32_MAX };
+
+static int32_t storage_of(const sg_graph *g, sg_tid t) {
+    return g->tensors.at[t].storage;
+}
+
+static void use(plan *p, int32_t storage, size_t position, bool writes) {
+    if (p->g->storages.at[storage].persistent) return;
+    if (p->free_at[storage] == NEVER) p->alloc_at[storage] = writes ? (uint32_t)position : NEVER;
+    if (p->free_at[storage] == NEVER || p->free_at[storage] < position + 1)
+        p->free_at[storage] = (uint32_t)position + 1;
+}
+
+static void scan_op(plan *p, const sg_entry *entry, size_t position) {
+    const sg_op *op = &p->g->ops.at[entry->index];
+    const int32_t *args = &p->g->args.at[entry->args];
+    for (int32_t i = 0; i < op->n_in; i++) use(p, storage_of(p->g, args[i]), position, false);
+    for (int32_t i = 0; i < op->n_out; i++) use(p, storage_of(p->g, args[op->n_in + i]), position, true);
+}
+
+static void scan(plan *p, const sg_draft *draft) {
+    sg_graph *g = p->g;
+    for (size_t s = 0; s < p->n_storages; s++) p->alloc_at[s] = p->free_at[s] = NEVER;
+    for (size_t i = 0; i < p->n_entries; i++) {
+        const sg_entry *entry = &draft->entries.at[i];
+        switch ((sg_entry_kind)entry->kind) {
+        case SG_ENTRY_OP: scan_op(p, entry, i); break;
+        case SG_ENTRY_VIEW: use(p, storage_of(g, g->args.at[entry->args]), i, false); break;
+        case SG_ENTRY_WAIT:
+            if (entry->index >= 0) use(p, storage_of(g, entry->index), i, false);
+            break;
+        case SG_ENTRY_GRAD_READY: use(p, storage_of(g, g->parameters.at[entry->index].gradient), i, false); break;
+        default: break;
+        }
+    }
+    for (size_t i = 0; i < draft->holds.count; i++) {
+        const sg_hold *hold = &draft->holds.at[i];
+        uint32_t until = hold->position < p->n_entries ? hold->position : (uint32_t)p->n_entries;
+        if (p->free_at[hold->storage] != NEVER && p->free_at[hold->storage] < until) p->free_at[hold->storage] = until;
+    }
+}
+
+/* Gradients go where zero-grad drops them; without any, at the end of the last program that uses them. */
+static void place_gradient_frees(plan *p, const sg_draft *draft, int32_t program) {
+    for (size_t s = 0; s < p->n_storages; s++) {
+        if (p->g->storages.at[s].role != SG_ROLE_GRADIENT || p->free_at[s] == NEVER) continue;
+        bool ends = !p->released[s] && p->last_program[s] == program;
+        p->free_at[s] = ends ? (uint32_t)p->n_entries : NEVER;
+    }
+    for (size_t i = 0; i < draft->frees.count; i++)
+        p->free_at[draft->frees.at[i].storage] = draft->frees.at[i].position;
+}
+
+/* Chains storages by position, in the order of their ids. */
+static void chain(plan *p, const uint32_t *at, int32_t *head) {
+    for (size_t i = 0; i <= p->n_entries; i++) head[i] = -1;
+    for (size_t s = p->n_storages; s-- > 0;) {
+        if (at[s] == NEVER) continue;
+        p->next[s] = head[at[s]];
+        head[at[s]] = (int32_t)s;
+    }
+}
+
+static bool put_chain(plan *p, sg_entry_list *out, int32_t first, sg_entry_kind kind, const sg_entry *beside) {
+    for (int32_t s = first; s >= 0; s = p->next[s]) {
+        if (!SG_ROOM(p->g, out, 1)) return false;
+        out->at[out->count++] =
+            (sg_entry){.kind = (uint8_t)kind, .pass = beside->pass, .index = s, .module = beside->module};
+    }
+    return true;
+}
+
+/* FREE entries first: what ends here makes room for what begins. Two chainings share `next`, so frees are put into a
+ * first list and allocations into the final one. */
+static bool weave(plan *p, sg_draft *draft) {
+    static const sg_entry nothing = {.pass = SG_PASS_FORWARD};
+    sg_entry_list frees = {0}, out = {0};
+    uint32_t *first_free = calloc(p->n_entries + 2, sizeof *first_free);
+    bool done = first_free != NULL;
+    chain(p, p->free_at, p->free_head);
+    for (size_t i = 0; i <= p->n_entries && done; i++) {
+        first_free[i] = (uint32_t)frees.count;
+        done = put_chain(p, &frees, p->free_head[i], SG_ENTRY_FREE, i > 0 ? &draft->entries.at[i - 1] : &nothing);
+        first_free[i + 1] = (uint32_t)frees.count;
+    }
+    chain(p, p->alloc_at, p->alloc_head);
+    for (size_t i = 0; i <= p->n_entries && done; i++) {
+        size_t n = first_free[i + 1] - first_free[i];
+        done = SG_ROOM(p->g, &out, n + 1);
+        if (!done) break;
+        if (n) memcpy(&out.at[out.count], &frees.at[first_free[i]], n * sizeof *out.at);
+        out.count += n;
+        if (i == p->n_entries) break;
+        done = put_chain(p, &out, p->alloc_head[i], SG_ENTRY_ALLOC, &draft->entries.at[i]) && SG_ROOM(p->g, &out, 1);
+        if (done) out.at[out.count++] = draft->entries.at[i];
+    }
+    free(frees.at);
+    free(first_free);
+    if (!done) {
+        free(out.at);
+        sg_graph_fail(p->g, SG_MACHINE, "cannot allocate host memory for the lifetimes of %zu tensors", p->n_storages);
+        return false;
+    }
+    free(draft->entries.at);
+    draft->entries = out;
+    return true;
+}
+
+static bool place(plan *p, int32_t program) {
+    sg_draft *draft = &p->g->programs.at[program];
+    p->n_entries = draft->entries.count;
+    p->alloc_head = malloc((p->n_entries + 1) * sizeof *p->alloc_head);
+    p->free_head = malloc((p->n_entries + 1) * sizeof *p->free_head);
+    bool done = p->alloc_head && p->free_head;
+    if (done) {
+        scan(p, draft);
+        place_gradient_frees(p, draft, program);
+        done = weave(p, draft);
+    } else {
+        sg_graph_fail(p->g, SG_MACHINE, "cannot allocate host memory for the lifetimes of %zu tensors", p->n_storages);
+    }
+    free(p->alloc_head);
+    free(p->free_head);
+    return done;
+}
+
+/* Which gradients some program releases, and the last program that uses each storage. */
+static void survey(plan *p) {
+    sg_graph *g = p->g;
+    for (size_t k = 0; k < g->programs.count; k++) {
+        const sg_draft *draft = &g->programs.at[k];
+        p->n_entries = draft->entries.count;
+        scan(p, draft);
+        for (size_t s = 0; s < p->n_storages; s++)
+            if (p->free_at[s] != NEVER) p->last_program[s] = (int32_t)k;
+        for (size_t i = 0; i < draft->frees.count; i++) p->released[draft->frees.at[i].storage] = true;
+    }
+}
+
+bool sg_graph_place_lifetimes(sg_graph *g) {
+    size_t n = g->storages.count + 1;
+    plan p = {.g = g, .n_storages = g->storages.count};
+    p.alloc_at = malloc(n * sizeof *p.alloc_at);
+    p.free_at = malloc(n * sizeof *p.free_at);
+    p.next = malloc(n * sizeof *p.next);
+    p.released = calloc(n, sizeof *p.released);
+    p.last_program = calloc(n, sizeof *p.last_program);
+    bool done = p.alloc_at && p.free_at && p.next && p.released && p.last_program;
+    if (!done) sg_graph_fail(g, SG_MACHINE, "cannot allocate host memory for the lifetimes of %zu tensors", n - 1);
+    if (done) survey(&p);
+    for (size_t i = 0; i < g->programs.count && done; i++) done = place(&p, (int32_t)i);
+    free(p.alloc_at);
+    free(p.free_at);
+    free(p.next);
+    free(p.released);
+    free(p.last_program);
+    return done;
+}

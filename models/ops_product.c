@@ -1,0 +1,260 @@
+/* ops_product.c: matrix products and convolutions. */
+#include "models/graph_state.h"
+#include "models/ops.h"
+
+#include <string.h>
+
+static sg_compute compute_of(const sg_graph *g, sg_dtype dtype) {
+    switch (dtype) {
+    case SG_F64: return SG_COMPUTE_F64;
+    case SG_BF16: return SG_COMPUTE_BF16;
+    case SG_F16: return SG_COMPUTE_F16;
+    default: return g->profile.compute_f32;
+    }
+}
+
+static bool is_weight(const sg_graph *g, sg_tid t) {
+    return g->storages.at[g->tensors.at[t].storage].role == SG_ROLE_WEIGHT;
+}
+
+static sg_desc transposed(const sg_desc *x) {
+    sg_desc out = *x;
+    int m = x->ndim - 2, n = x->ndim - 1;
+    out.size[m] = x->size[n];
+    out.stride[m] = x->stride[n];
+    out.size[n] = x->size[m];
+    out.stride[n] = x->stride[m];
+    return out;
+}
+
+/* One product op over operands that have the op's form already (equal ndim, batch dims broadcast). */
+sg_tid sg_product(sg_graph *g, const sg_product_spec *p) {
+    sg_tid in[4] = {p->a, p->b};
+    int n_in = 2;
+    sg_attrs attrs = {.act = p->act};
+    const sg_tid extra[2] = {p->bias, p->residual};
+    for (int i = 0; i < 4; i++)
+        if ((i < 2 || extra[i - 2] != SG_NO_TENSOR) && !sg_graph_has(g, i < 2 ? in[i] : extra[i - 2]))
+            return SG_NO_TENSOR;
+    sg_desc in_desc[4] = {p->a_desc ? *p->a_desc : *sg_graph_desc(g, p->a),
+                          p->b_desc ? *p->b_desc : *sg_graph_desc(g, p->b)};
+    sg_desc out = sg_desc_make((sg_dtype)in_desc[0].dtype, in_desc[0].ndim, in_desc[0].size);
+    int last = out.ndim - 1;
+    if (out.ndim < 2 || in_desc[1].ndim != out.ndim) {
+        sg_graph_fail(g, SG_BAD_INPUT, "a matrix product needs operands with equally many dims, at least 2");
+        return SG_NO_TENSOR;
+    }
+    out.size[last] = in_desc[1].size[last];
+    out = sg_desc_make((sg_dtype)out.dtype, out.ndim, out.size);
+    attrs.compute = compute_of(g, (sg_dtype)in_desc[0].dtype);
+    if (is_weight(g, p->b)) attrs.flags |= SG_WEIGHT_B;
+    if (p->bias != SG_NO_TENSOR) {
+        attrs.flags |= SG_HAS_BIAS;
+        in_desc[n_in] = *sg_graph_desc(g, p->bias);
+        in[n_in++] = p->bias;
+    }
+    if (p->residual != SG_NO_TENSOR) {
+        attrs.flags |= SG_HAS_RESIDUAL;
+        in_desc[n_in] = sg_desc_broadcast_to(sg_graph_desc(g, p->residual), &out);
+        in[n_in++] = p->residual;
+    }
+    attrs.alpha = 1;
+    sg_tid y = SG_NO_TENSOR;
+    sg_record record = {.kind = SG_OP_MATMUL,
+                        .attrs = &attrs,
+                        .n_in = n_in,
+                        .n_out = 1,
+                        .in = in,
+                        .in_desc = in_desc,
+                        .out_desc = &out,
+                        .rule = SG_RULE_OP};
+    (void)sg_graph_record(g, &record, &y);
+    return y;
+}
+
+/* ---- linear ---------------------------------------------------------------------------------------------------- */
+
+/* An activation goes into the product where the profile fuses it and its backward can do without its input. */
+static bool can_fuse(const sg_graph *g, sg_fn act, bool tracked) {
+    return g->profile.fused_activation && act != SG_FN_NONE && (sg_fn_saves_output(act) || !tracked);
+}
+
+static bool tracks(const sg_graph *g, const sg_tid *t, int n) {
+    if (g->no_grad > 0 || g->in_backward) return false;
+    for (int i = 0; i < n; i++)
+        if (sg_requires_grad(g, t[i])) return true;
+    return false;
+}
+
+sg_tid sg_linear_act(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, sg_fn act) {
+    x = sg_autocast_down(g, x);
+    weight = sg_autocast_down(g, weight);
+    if (bias != SG_NO_TENSOR) bias = sg_autocast_down(g, bias);
+    if (!sg_graph_has(g, x) || !sg_graph_has(g, weight)) return SG_NO_TENSOR;
+    const sg_desc in = *sg_graph_desc(g, x), w = *sg_graph_desc(g, weight);
+    if (in.ndim < 1 || w.ndim != 2 || in.size[in.ndim - 1] != w.size[1]) {
+        sg_graph_fail(g, SG_BAD_INPUT, "linear in %s: the input's last dim (%lld) differs from the weight's (%lld)",
+                      g->modules.at[g->module].name, (long long)(in.ndim ? in.size[in.ndim - 1] : 0),
+                      (long long)w.size[1]);
+        return SG_NO_TENSOR;
+    }
+    const sg_tid operands[3] = {x, weight, bias};
+    bool fused = can_fuse(g, act, tracks(g, operands, 3));
+    if (in.ndim != 2) x = sg_reshape(g, x, 2, (const int64_t[]){-1, w.size[1]});
+    sg_desc w_t = transposed(&w);
+    sg_product_spec spec = {
+        .a = x, .b = weight, .b_desc = &w_t, .bias = bias, .residual = SG_NO_TENSOR, .act = fused ? act : SG_FN_NONE};
+    if (sg_graph_eager(g)) {
+        spec.b = sg_transpose(g, weight, 0, 1);
+        spec.b_desc = NULL;
+    }
+    sg_tid y = sg_product(g, &spec);
+    if (in.ndim != 2) {
+        int64_t size[SG_MAX_DIMS];
+        memcpy(size, in.size, sizeof size);
+        size[in.ndim - 1] = w.size[0];
+        y = sg_view(g, y, in.ndim, size);
+    }
+    return act != SG_FN_NONE && !fused ? sg_unary(g, act, y, act == SG_FN_ELU ? 1 : 0, 0) : y;
+}
+
+sg_tid sg_linear(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias) {
+    return sg_linear_act(g, x, weight, bias, SG_FN_NONE);
+}
+
+/* ---- matmul ---------------------------------------------------------------------------------------------------- */
+
+static sg_desc with_batch(const sg_desc *x, const sg_desc *batch) {
+    sg_desc like = *batch;
+    memcpy(like.size + batch->ndim - 2, x->size + x->ndim - 2, 2 * sizeof *x->size);
+    return sg_desc_broadcast_to(x, &like);
+}
+
+/* As at::matmul: repeat the batch dims, fold them into one, bmm, unfold. */
+static sg_tid matmul_folded(sg_graph *g, sg_tid a, sg_tid b, const sg_desc *a_wide, const sg_desc *b_wide) {
+    int ndim = a_wide->ndim;
+    const int64_t m = a_wide->size[ndim - 2], k = a_wide->size[ndim - 1], n = b_wide->size[ndim - 1];
+    a = sg_reshape(g, sg_expand(g, a, ndim, a_wide->size), 3, (const int64_t[]){-1, m, k});
+    b = sg_reshape(g, sg_expand(g, b, ndim, b_wide->size), 3, (const int64_t[]){-1, k, n});
+    sg_product_spec spec = {.a = a, .b = b, .bias = SG_NO_TENSOR, .residual = SG_NO_TENSOR};
+    sg_tid c = sg_product(g, &spec);
+    int64_t size[SG_MAX_DIMS];
+    memcpy(size, a_wide->size, sizeof size);
+    size[ndim - 1] = n;
+    return sg_view(g, c, ndim, size);
+}
+
+sg_tid sg_matmul(sg_graph *g, sg_tid a, sg_tid b) {
+    a = sg_autocast_down(g, a);
+    b = sg_autocast_down(g, b);
+    if (!sg_graph_has(g, a) || !sg_graph_has(g, b)) return SG_NO_TENSOR;
+    const sg_desc da = *sg_graph_desc(g, a), db = *sg_graph_desc(g, b);
+    if (da.ndim < 2 || db.ndim < 2 || da.size[da.ndim - 1] != db.size[db.ndim - 2]) {
+        sg_graph_fail(g, SG_BAD_INPUT, "matmul in %s: the operands do not fit each other",
+                      g->modules.at[g->module].name);
+        return SG_NO_TENSOR;
+    }
+    if (db.ndim == 2 && da.ndim > 2) {
+        sg_tid flat = sg_reshape(g, a, 2, (const int64_t[]){-1, da.size[da.ndim - 1]});
+        sg_product_spec spec = {.a = flat, .b = b, .bias = SG_NO_TENSOR, .residual = SG_NO_TENSOR};
+        int64_t size[SG_MAX_DIMS];
+        memcpy(size, da.size, sizeof size);
+        size[da.ndim - 1] = db.size[1];
+        return sg_view(g, sg_product(g, &spec), da.ndim, size);
+    }
+    sg_desc batch_a = da, batch_b = db, batch = {0};
+    batch_a.size[da.ndim - 2] = batch_a.size[da.ndim - 1] = batch_b.size[db.ndim - 2] = batch_b.size[db.ndim - 1] = 1;
+    if (!sg_shape_broadcast(&batch_a, &batch_b, &batch)) {
+        sg_graph_fail(g, SG_BAD_INPUT, "matmul in %s: the batch dims do not broadcast", g->modules.at[g->module].name);
+        return SG_NO_TENSOR;
+    }
+    sg_desc a_wide = with_batch(&da, &batch), b_wide = with_batch(&db, &batch);
+    if (batch.ndim > 4 || (sg_graph_eager(g) && batch.ndim == 4)) return matmul_folded(g, a, b, &a_wide, &b_wide);
+    sg_product_spec spec = {
+        .a = a, .b = b, .a_desc = &a_wide, .b_desc = &b_wide, .bias = SG_NO_TENSOR, .residual = SG_NO_TENSOR};
+    return sg_product(g, &spec);
+}
+
+sg_tid sg_baddbmm(sg_graph *g, sg_tid residual, sg_tid a, sg_tid b) {
+    sg_product_spec spec = {.a = sg_autocast_down(g, a),
+                            .b = sg_autocast_down(g, b),
+                            .bias = SG_NO_TENSOR,
+                            .residual = sg_autocast_down(g, residual)};
+    return sg_product(g, &spec);
+}
+
+/* ---- convolution ------------------------------------------------------------------------------------------------ */
+
+/* Sizes after a window op; false (the graph fails) when the window does not fit. */
+bool sg_window_output(sg_graph *g, const sg_desc *x, const int64_t *kernel, int stride, int pad, int64_t *out) {
+    for (int i = 0; i < 2; i++) {
+        int64_t padded;
+        if (x->ndim != 4 || stride < 1 || pad < 0 ||
+            __builtin_add_overflow(x->size[2 + i], 2 * (int64_t)pad, &padded) || padded < kernel[i] || kernel[i] < 1 ||
+            kernel[i] > INT32_MAX) {
+            sg_graph_fail(g, SG_BAD_INPUT, "%s: a window of %lld elements does not fit its image (stride %d, pad %d)",
+                          g->modules.at[g->module].name, (long long)kernel[i], stride, pad);
+            return false;
+        }
+        out[i] = (padded - kernel[i]) / stride + 1;
+    }
+    return true;
+}
+
+static bool is_nhwc(const sg_desc *x) {
+    return sg_desc_is_channels_last(x) && !sg_desc_is_contiguous(x);
+}
+
+static sg_tid conv(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, sg_tid residual, sg_fn act, int stride, int pad) {
+    const sg_desc in = *sg_graph_desc(g, x), w = *sg_graph_desc(g, weight);
+    int64_t hw[2];
+    if (w.ndim != 4) {
+        sg_graph_fail(g, SG_BAD_INPUT, "conv2d: the weight must have 4 dims");
+        return SG_NO_TENSOR;
+    }
+    if (!sg_window_output(g, &in, &w.size[2], stride, pad, hw)) return SG_NO_TENSOR;
+    sg_dtype dtype = (sg_dtype)in.dtype;
+    const int64_t size[4] = {in.size[0], w.size[0], hw[0], hw[1]};
+    bool channels_last = g->profile.channels_last || is_nhwc(&in) || is_nhwc(&w);
+    sg_desc out =
+        channels_last ? sg_desc_channels_last(dtype, size[0], size[1], size[2], size[3]) : sg_desc_make(dtype, 4, size);
+    sg_attrs attrs = {.act = act,
+                      .compute = compute_of(g, dtype),
+                      .flags = is_weight(g, weight) ? SG_WEIGHT_B : 0,
+                      .kernel = {(int32_t)w.size[2], (int32_t)w.size[3]},
+                      .stride = {stride, stride},
+                      .pad = {pad, pad}};
+    sg_tid operands[4] = {x, weight}, y;
+    int n = 2;
+    if (bias != SG_NO_TENSOR) {
+        attrs.flags |= SG_HAS_BIAS;
+        operands[n++] = bias;
+    }
+    if (residual != SG_NO_TENSOR) {
+        attrs.flags |= SG_HAS_RESIDUAL;
+        operands[n++] = residual;
+    }
+    sg_emit(g, SG_OP_CONV, &attrs, operands, n, &out, &y, 1);
+    return y;
+}
+
+sg_tid sg_conv2d_fused(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, sg_tid residual, sg_fn act, int stride,
+                       int pad) {
+    x = sg_autocast_down(g, x);
+    weight = sg_autocast_down(g, weight);
+    if (bias != SG_NO_TENSOR) bias = sg_autocast_down(g, bias);
+    if (!sg_graph_has(g, x) || !sg_graph_has(g, weight)) return SG_NO_TENSOR;
+    const sg_tid operands[4] = {x, weight, bias, residual};
+    bool fuse = g->profile.fused_activation, fused_act = can_fuse(g, act, tracks(g, operands, 4));
+    bool fused_residual = fuse && (act == SG_FN_NONE || fused_act);
+    sg_tid y =
+        conv(g, x, weight, bias, fused_residual ? residual : SG_NO_TENSOR, fused_act ? act : SG_FN_NONE, stride, pad);
+    if (residual != SG_NO_TENSOR && !fused_residual) y = sg_binary_in_place(g, SG_FN_ADD, y, residual, 1);
+    if (act == SG_FN_NONE || fused_act) return y;
+    return sg_fn_saves_output(act) ? sg_unary_in_place(g, act, y, 0, 0)
+                                   : sg_unary(g, act, y, act == SG_FN_ELU ? 1 : 0, 0);
+}
+
+sg_tid sg_conv2d(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, int stride, int pad) {
+    return sg_conv2d_fused(g, x, weight, bias, SG_NO_TENSOR, SG_FN_NONE, stride, pad);
+}

@@ -1,0 +1,276 @@
+/* optimizer.c: what ends an optimizer step: gradient exchange, clipping, Adam or AdamW, zero-grad.
+ *
+ * The passes are PyTorch's (torch/optim/adam.py, _multi_tensor_adam and _single_tensor_adam without capturable;
+ * torch/nn/utils/clip_grad.py): on CUDA one foreach call per pass, parameter group and dtype; on a CPU one tensor after
+ * another. The native profile has one fused pass per group and dtype. */
+#include "models/graph_state.h"
+#include "models/ops.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_GROUPS = 5 }; /* four prefixes and the rest */
+
+/* Parameters that one foreach call works on: ids of each, its gradient and its two moments. */
+typedef struct bundle {
+    int32_t n;
+    const sg_tid *p, *g, *m, *v;
+} bundle;
+
+/* ---- lists ------------------------------------------------------------------------------------------------------ */
+
+static bool has_prefix(const char *name, const char *prefix) {
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+/* The prefix that names the parameter's group: 1.., or 0: none does. */
+static int group_of(const char *name, const char *const *prefix) {
+    for (int i = 0; i < MAX_GROUPS - 1 && prefix[i]; i++)
+        if (has_prefix(name, prefix[i])) return i + 1;
+    return 0;
+}
+
+static sg_tid *tids(sg_graph *g, size_t n) {
+    sg_tid *list = sg_arena_alloc(g->arena, (n ? n : 1) * sizeof *list);
+    if (!list) sg_graph_fail(g, SG_MACHINE, "cannot allocate host memory for %zu parameters", n);
+    return list;
+}
+
+/* The parameters with a gradient in one group and dtype, in order of registration. */
+static bool collect(sg_graph *g, const char *const *prefix, int group, sg_dtype dtype, bundle *out) {
+    size_t n = g->parameters.count;
+    sg_tid *p = tids(g, n), *grad = tids(g, n), *m = tids(g, n), *v = tids(g, n);
+    if (g->failed) return false;
+    *out = (bundle){0, p, grad, m, v};
+    for (size_t i = 0; i < n; i++) {
+        const sg_parameter *parameter = &g->parameters.at[i];
+        if (parameter->gradient < 0 || sg_graph_dtype(g, parameter->tensor) != dtype ||
+            group_of(parameter->name, prefix) != group)
+            continue;
+        p[out->n] = parameter->tensor;
+        grad[out->n] = parameter->gradient;
+        m[out->n] = parameter->state[0];
+        v[out->n++] = parameter->state[1];
+    }
+    return out->n > 0;
+}
+
+/* ---- passes ------------------------------------------------------------------------------------------------------ */
+
+/* fn over lists of n tensors, in place on the first list, as one FOREACH. scalar: a tensor in place of alpha. */
+static void foreach_in_place(sg_graph *g, const sg_attrs *attrs, int32_t n, int lists, const sg_tid *const *list,
+                             sg_tid scalar) {
+    size_t count = (size_t)n;
+    sg_tid *in = tids(g, count * (size_t)lists + 1), *out = tids(g, count);
+    if (g->failed) return;
+    for (int i = 0; i < lists; i++) memcpy(in + (size_t)i * count, list[i], count * sizeof *in);
+    sg_attrs a = *attrs;
+    a.flags |= SG_IN_PLACE;
+    a.count = n;
+    int n_in = n * lists;
+    if (scalar != SG_NO_TENSOR) {
+        a.flags |= SG_SCALAR_TENSOR;
+        in[n_in++] = scalar;
+    }
+    sg_record record = {.kind = SG_OP_FOREACH, .attrs = &a, .n_in = n_in, .n_out = n, .in = in, .into = list[0]};
+    (void)sg_graph_record(g, &record, out);
+}
+
+static const sg_tid *foreach_sqrt(sg_graph *g, int32_t n, const sg_tid *x) {
+    sg_tid *out = tids(g, (size_t)n);
+    sg_desc *desc = sg_arena_alloc(g->arena, (size_t)n * sizeof *desc);
+    if (!desc) sg_graph_fail(g, SG_MACHINE, "cannot allocate host memory for %d parameters", (int)n);
+    if (g->failed) return out;
+    for (int32_t i = 0; i < n; i++) desc[i] = *sg_graph_desc(g, x[i]);
+    sg_attrs attrs = {.fn = SG_FN_SQRT, .count = n};
+    sg_record record = {.kind = SG_OP_FOREACH, .attrs = &attrs, .n_in = n, .n_out = n, .in = x, .out_desc = desc};
+    (void)sg_graph_record(g, &record, out);
+    return out;
+}
+
+/* Attributes of one pass; lr and the betas are there for the passes whose alpha follows from the step. */
+static sg_attrs pass(const sg_optimizer_spec *spec, sg_fn fn, double alpha, double beta, uint32_t flags) {
+    return (sg_attrs){.fn = fn,
+                      .flags = flags,
+                      .alpha = alpha,
+                      .beta = beta,
+                      .lr = spec->lr,
+                      .beta1 = spec->beta1,
+                      .beta2 = spec->beta2};
+}
+
+static void adam_foreach(sg_graph *g, const sg_optimizer_spec *spec, const bundle *b) {
+    sg_attrs a;
+    if (spec->weight_decay > 0) {
+        a = pass(spec, SG_FN_AFFINE, 1 - spec->lr * spec->weight_decay, 0, 0);
+        foreach_in_place(g, &a, b->n, 1, &b->p, SG_NO_TENSOR);
+    }
+    a = pass(spec, SG_FN_LERP, 1 - spec->beta1, 0, 0);
+    foreach_in_place(g, &a, b->n, 2, (const sg_tid *const[]){b->m, b->g}, SG_NO_TENSOR);
+    a = pass(spec, SG_FN_AFFINE, spec->beta2, 0, 0);
+    foreach_in_place(g, &a, b->n, 1, &b->v, SG_NO_TENSOR);
+    a = pass(spec, SG_FN_ADDCMUL, 1 - spec->beta2, 0, 0);
+    foreach_in_place(g, &a, b->n, 3, (const sg_tid *const[]){b->v, b->g, b->g}, SG_NO_TENSOR);
+    const sg_tid *root = foreach_sqrt(g, b->n, b->v);
+    if (g->failed) return;
+    a = pass(spec, SG_FN_DIV_SCALAR, 1, 0, SG_STEP_SQRT);
+    foreach_in_place(g, &a, b->n, 1, &root, SG_NO_TENSOR);
+    a = pass(spec, SG_FN_AFFINE, 1, spec->eps, 0);
+    foreach_in_place(g, &a, b->n, 1, &root, SG_NO_TENSOR);
+    a = pass(spec, SG_FN_ADDCDIV, 0, 0, SG_STEP_SIZE);
+    foreach_in_place(g, &a, b->n, 3, (const sg_tid *const[]){b->p, b->m, root}, SG_NO_TENSOR);
+}
+
+static void in_place(sg_graph *g, sg_op_kind kind, sg_attrs attrs, const sg_tid *in, int n_in) {
+    attrs.flags |= SG_IN_PLACE;
+    sg_emit_into(g, kind, &attrs, in, n_in, in, 1);
+}
+
+static sg_tid unary_new(sg_graph *g, sg_attrs attrs, sg_tid x) {
+    sg_tid y = SG_NO_TENSOR;
+    if (!sg_graph_has(g, x)) return y;
+    const sg_desc out = *sg_graph_desc(g, x);
+    sg_record record = {.kind = SG_OP_UNARY, .attrs = &attrs, .n_in = 1, .n_out = 1, .in = &x, .out_desc = &out};
+    (void)sg_graph_record(g, &record, &y);
+    return y;
+}
+
+static void adam_single(sg_graph *g, const sg_optimizer_spec *spec, sg_tid p, sg_tid grad, sg_tid m, sg_tid v) {
+    if (spec->weight_decay > 0)
+        in_place(g, SG_OP_UNARY, pass(spec, SG_FN_AFFINE, 1 - spec->lr * spec->weight_decay, 0, 0), &p, 1);
+    in_place(g, SG_OP_BINARY, pass(spec, SG_FN_LERP, 1 - spec->beta1, 0, 0), (const sg_tid[]){m, grad}, 2);
+    in_place(g, SG_OP_UNARY, pass(spec, SG_FN_AFFINE, spec->beta2, 0, 0), &v, 1);
+    in_place(g, SG_OP_TERNARY, pass(spec, SG_FN_ADDCMUL, 1 - spec->beta2, 0, 0), (const sg_tid[]){v, grad, grad}, 3);
+    sg_tid root = unary_new(g, pass(spec, SG_FN_SQRT, 0, 0, 0), v);
+    sg_tid scaled = unary_new(g, pass(spec, SG_FN_DIV_SCALAR, 1, 0, SG_STEP_SQRT), root);
+    in_place(g, SG_OP_UNARY, pass(spec, SG_FN_AFFINE, 1, spec->eps, 0), &scaled, 1);
+    in_place(g, SG_OP_TERNARY, pass(spec, SG_FN_ADDCDIV, 0, 0, SG_STEP_SIZE), (const sg_tid[]){p, m, scaled}, 3);
+}
+
+static void adam_fused(sg_graph *g, const sg_optimizer_spec *spec, const bundle *b) {
+    size_t n = (size_t)b->n;
+    sg_tid *in = tids(g, 4 * n), *into = tids(g, 3 * n), *out = tids(g, 3 * n);
+    if (g->failed) return;
+    const sg_tid *const lists[4] = {b->p, b->g, b->m, b->v}, *const written[3] = {b->p, b->m, b->v};
+    for (size_t i = 0; i < 4; i++) memcpy(in + i * n, lists[i], n * sizeof *in);
+    for (size_t i = 0; i < 3; i++) memcpy(into + i * n, written[i], n * sizeof *into);
+    sg_attrs attrs = {.flags = SG_IN_PLACE,
+                      .count = b->n,
+                      .eps = spec->eps,
+                      .lr = spec->lr,
+                      .beta1 = spec->beta1,
+                      .beta2 = spec->beta2,
+                      .weight_decay = spec->weight_decay};
+    sg_record record = {
+        .kind = SG_OP_ADAMW, .attrs = &attrs, .n_in = 4 * b->n, .n_out = 3 * b->n, .in = in, .into = into};
+    (void)sg_graph_record(g, &record, out);
+}
+
+static void step_bundle(sg_graph *g, const sg_optimizer_spec *spec, const bundle *b) {
+    if (g->profile.fused_optimizer)
+        adam_fused(g, spec, b);
+    else if (g->profile.foreach_optimizer)
+        adam_foreach(g, spec, b);
+    else
+        for (int32_t i = 0; i < b->n && !g->failed; i++) adam_single(g, spec, b->p[i], b->g[i], b->m[i], b->v[i]);
+}
+
+/* ---- state ------------------------------------------------------------------------------------------------------- */
+
+static sg_tid moment(sg_graph *g, sg_tid parameter) {
+    const sg_desc desc = *sg_graph_desc(g, parameter);
+    uint64_t bytes;
+    if (!sg_graph_bytes(g, &desc, &bytes)) return SG_NO_TENSOR;
+    return sg_graph_tensor(g, sg_graph_storage(g, bytes, SG_ROLE_OPTIMIZER, true), 0, &desc);
+}
+
+static void make_state(sg_graph *g) {
+    for (size_t i = 0; i < g->parameters.count && !g->failed; i++) {
+        sg_parameter *parameter = &g->parameters.at[i];
+        if (parameter->gradient < 0 || parameter->state[0] >= 0) continue;
+        parameter->state[0] = moment(g, parameter->tensor);
+        parameter->state[1] = moment(g, parameter->tensor);
+    }
+}
+
+/* ---- clipping ----------------------------------------------------------------------------------------------------- */
+
+static sg_tid norm_of(sg_graph *g, int32_t n, const sg_tid *x) {
+    sg_desc out = sg_desc_make(SG_F32, 1, (const int64_t[]){n});
+    sg_attrs attrs = {.count = n};
+    sg_tid y;
+    sg_emit(g, SG_OP_NORM_ALL, &attrs, x, n, &out, &y, 1);
+    return y;
+}
+
+/* Scales a clip group's gradients by min(1, max / (norm + 1e-6)), always; returns the norm. */
+static sg_tid clip_group(sg_graph *g, double max_norm, const char *const *prefix, int group) {
+    bundle part[SG_DTYPE_COUNT];
+    sg_tid norms[SG_DTYPE_COUNT];
+    int n = 0;
+    for (int dtype = 0; dtype < SG_DTYPE_COUNT && !g->failed; dtype++)
+        if (collect(g, prefix, group, (sg_dtype)dtype, &part[n])) n++;
+    if (n == 0 || g->failed) return SG_NO_TENSOR;
+    for (int i = 0; i < n; i++) norms[i] = norm_of(g, part[i].n, part[i].g);
+    sg_tid all = n > 1 || sg_graph_eager(g) ? sg_cat(g, n, norms, 0) : norms[0];
+    sg_tid norm = norm_of(g, 1, &all);
+    sg_tid inverse = sg_unary(g, SG_FN_RECIPROCAL, sg_add_scalar(g, norm, 1e-6), 0, 0);
+    sg_tid factor = sg_unary(g, SG_FN_CLAMP, sg_scale(g, inverse, max_norm), -INFINITY, 1);
+    sg_attrs attrs = {.fn = SG_FN_AFFINE};
+    for (int i = 0; i < n && !g->failed; i++) foreach_in_place(g, &attrs, part[i].n, 1, &part[i].g, factor);
+    return norm;
+}
+
+/* ---- the step ------------------------------------------------------------------------------------------------------ */
+
+static bool check_spec(sg_graph *g, const sg_optimizer_spec *spec) {
+    if (spec->decoupled_weight_decay || spec->weight_decay == 0) return true;
+    sg_graph_fail(g, SG_BAD_INPUT, "Adam with coupled weight decay is not modelled: use AdamW or a weight decay of 0");
+    return false;
+}
+
+static bool any_gradient(sg_graph *g) {
+    for (size_t i = 0; i < g->parameters.count; i++)
+        if (g->parameters.at[i].gradient >= 0) return true;
+    sg_graph_fail(g, SG_BAD_INPUT, "an optimizer step needs a backward before it");
+    return false;
+}
+
+static void zero_grad(sg_graph *g, sg_draft *draft) {
+    uint32_t position = (uint32_t)draft->entries.count;
+    for (size_t i = 0; i < g->parameters.count; i++) {
+        sg_tid gradient = g->parameters.at[i].gradient;
+        if (gradient < 0) continue;
+        if (!SG_ROOM(g, &draft->frees, 1)) return;
+        draft->frees.at[draft->frees.count++] = (sg_hold){g->tensors.at[gradient].storage, position};
+    }
+}
+
+void sg_optimizer_step(sg_graph *g, const sg_optimizer_spec *spec) {
+    sg_draft *draft = sg_graph_draft(g);
+    if (!draft || !check_spec(g, spec) || !any_gradient(g)) return;
+    sg_pass_set(g, SG_PASS_OPTIMIZER);
+    g->no_grad++;
+    if (g->ranks > 1) (void)sg_graph_entry(g, SG_ENTRY_SYNC_GRADS, -1, 0);
+    sg_tid norm = SG_NO_TENSOR;
+    sg_mark_here(g, SG_MARK_CLIP);
+    for (int group = 0; group < MAX_GROUPS && spec->clip_norm > 0 && !g->failed; group++) {
+        sg_tid of_group = clip_group(g, spec->clip_norm, spec->clip_prefix, group);
+        if (group == 0) norm = of_group;
+    }
+    sg_mark_here(g, SG_MARK_OPTIMIZER);
+    make_state(g);
+    for (int group = 0; group < MAX_GROUPS && !g->failed; group++) {
+        for (int dtype = 0; dtype < SG_DTYPE_COUNT && !g->failed; dtype++) {
+            bundle b;
+            if (collect(g, spec->group_prefix, group, (sg_dtype)dtype, &b)) step_bundle(g, spec, &b);
+        }
+    }
+    sg_mark_here(g, SG_MARK_ZERO_GRAD);
+    zero_grad(g, draft);
+    /* LeRobot logs the norm of its one group; rsl_rl, which clips actor and critic apart, reads none. */
+    if (norm >= 0 && sg_graph_eager(g) && !spec->clip_prefix[0]) sg_wait(g, norm);
+    draft->ends_optimizer_step = true;
+    g->training->clip_norm = spec->clip_norm;
+    g->no_grad--;
+}

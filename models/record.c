@@ -1,0 +1,429 @@
+/* record.c: entries, tensors and unique ops of a graph under construction. */
+#include "models/graph_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- unique ops ---------------------------------------------------------------------------------------------- */
+
+_Static_assert(sizeof(sg_desc) % 8 == 0 && sizeof(sg_attrs) % 8 == 0, "hashed 8 bytes at a time");
+
+static uint64_t hash_words(uint64_t hash, const void *data, size_t bytes) {
+    const char *at = data;
+    for (size_t i = 0; i < bytes; i += 8) {
+        uint64_t word;
+        memcpy(&word, at + i, 8);
+        hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+        hash ^= hash >> 29;
+    }
+    return hash;
+}
+
+static uint64_t hash_op(const sg_op *op) {
+    uint64_t hash = (uint64_t)(uint32_t)op->kind << 32 ^ (uint32_t)op->n_in ^ (uint64_t)(uint32_t)op->n_out << 16;
+    hash = hash_words(hash, &op->attrs, sizeof op->attrs);
+    return hash_words(hash, op->desc, (size_t)(op->n_in + op->n_out) * sizeof *op->desc);
+}
+
+static bool equal_ops(const sg_op *a, const sg_op *b) {
+    return a->kind == b->kind && a->n_in == b->n_in && a->n_out == b->n_out &&
+           memcmp(&a->attrs, &b->attrs, sizeof a->attrs) == 0 &&
+           memcmp(a->desc, b->desc, (size_t)(a->n_in + a->n_out) * sizeof *a->desc) == 0;
+}
+
+static bool grow_slots(sg_graph *g) {
+    size_t count = g->op_slot_count ? g->op_slot_count * 2 : 1024;
+    int32_t *slots = malloc(count * sizeof *slots);
+    if (!slots) {
+        sg_graph_fail(g, SG_MACHINE, "cannot allocate %zu bytes of host memory for the table of operations",
+                      count * sizeof *slots);
+        return false;
+    }
+    memset(slots, 0xff, count * sizeof *slots);
+    for (size_t i = 0; i < g->ops.count; i++) {
+        size_t at = g->op_hash.at[i] & (count - 1);
+        while (slots[at] >= 0) at = (at + 1) & (count - 1);
+        slots[at] = (int32_t)i;
+    }
+    free(g->op_slots);
+    g->op_slots = slots;
+    g->op_slot_count = count;
+    return true;
+}
+
+static const char *module_name(const sg_graph *g) {
+    const char *name = g->modules.at[g->module].name;
+    return *name ? name : "the root module";
+}
+
+static int32_t add_op(sg_graph *g, const sg_op *op, uint64_t hash, size_t slot) {
+    const char *fault = sg_op_check(op);
+    if (fault) {
+        sg_graph_fail(g, SG_BAD_INPUT, "%s in %s: %s", sg_op_kind_name((sg_op_kind)op->kind), module_name(g), fault);
+        return -1;
+    }
+    size_t bytes = (size_t)(op->n_in + op->n_out) * sizeof *op->desc;
+    sg_desc *desc = sg_arena_alloc(g->arena, bytes);
+    if (!desc) {
+        sg_graph_fail(g, SG_MACHINE, "cannot allocate %zu bytes of host memory for an operation", bytes);
+        return -1;
+    }
+    if (!SG_ROOM(g, &g->ops, 1) || !SG_ROOM(g, &g->op_hash, 1)) return -1;
+    memcpy(desc, op->desc, bytes);
+    sg_op copy = *op;
+    copy.desc = desc;
+    g->op_hash.at[g->op_hash.count++] = hash;
+    g->ops.at[g->ops.count] = copy;
+    g->op_slots[slot] = (int32_t)g->ops.count;
+    return (int32_t)g->ops.count++;
+}
+
+static int32_t intern(sg_graph *g, const sg_op *op) {
+    if (g->ops.count * 2 >= g->op_slot_count && !grow_slots(g)) return -1;
+    uint64_t hash = hash_op(op);
+    size_t at = hash & (g->op_slot_count - 1);
+    for (; g->op_slots[at] >= 0; at = (at + 1) & (g->op_slot_count - 1)) {
+        int32_t i = g->op_slots[at];
+        if (g->op_hash.at[i] == hash && equal_ops(&g->ops.at[i], op)) return i;
+    }
+    return add_op(g, op, hash, at);
+}
+
+/* ---- storages and tensors ------------------------------------------------------------------------------------ */
+
+bool sg_graph_has(sg_graph *g, sg_tid x) {
+    if (g->failed) return false;
+    if (x >= 0 && (size_t)x < g->tensors.count) return true;
+    sg_graph_fail(g, SG_BAD_INPUT, "%s: a layer was given no tensor (id %d)", module_name(g), (int)x);
+    return false;
+}
+
+bool sg_graph_bytes(sg_graph *g, const sg_desc *desc, uint64_t *bytes) {
+    int64_t count = 1;
+    bool sound = true;
+    for (int d = 0; d < desc->ndim && sound; d++)
+        sound = desc->size[d] >= 1 && !__builtin_mul_overflow(count, desc->size[d], &count);
+    *bytes = sound ? sg_desc_span_bytes(desc) : 0;
+    if (sound && count <= INT64_MAX / 16 && *bytes <= INT64_MAX / 2) return true;
+    sg_graph_fail(g, SG_BAD_INPUT,
+                  "%s: a tensor has an empty size or more elements than fit in memory: use a smaller batch or size",
+                  module_name(g));
+    return false;
+}
+
+int32_t sg_graph_storage(sg_graph *g, uint64_t bytes, sg_role role, bool persistent) {
+    if (g->failed || !SG_ROOM(g, &g->storages, 1) || !SG_ROOM(g, &g->storage_state, 1)) return -1;
+    if (g->storages.count >= INT32_MAX) {
+        sg_graph_fail(g, SG_BAD_INPUT, "more than 2^31 tensors");
+        return -1;
+    }
+    g->storages.at[g->storages.count] = (sg_storage){.bytes = bytes, .role = (uint8_t)role, .persistent = persistent};
+    g->storage_state.at[g->storage_state.count++] = (sg_storage_state){.last_write = -1};
+    return (int32_t)g->storages.count++;
+}
+
+sg_tid sg_graph_tensor(sg_graph *g, int32_t storage, uint64_t offset_bytes, const sg_desc *desc) {
+    if (g->failed || storage < 0 || !SG_ROOM(g, &g->tensors, 1) || !SG_ROOM(g, &g->tensor_state, 1))
+        return SG_NO_TENSOR;
+    if (g->tensors.count >= INT32_MAX) {
+        sg_graph_fail(g, SG_BAD_INPUT, "more than 2^31 tensors");
+        return SG_NO_TENSOR;
+    }
+    g->tensors.at[g->tensors.count] = (sg_tensor){storage, (int64_t)offset_bytes, *desc};
+    g->tensor_state.at[g->tensor_state.count++] = (sg_tensor_state){.node = -1, .parameter = -1, .gradient = -1};
+    return (sg_tid)g->tensors.count++;
+}
+
+static sg_tid new_output(sg_graph *g, const sg_desc *desc) {
+    uint64_t bytes;
+    if (!sg_graph_bytes(g, desc, &bytes)) return SG_NO_TENSOR;
+    return sg_graph_tensor(g, sg_graph_storage(g, bytes, SG_ROLE_TEMPORARY, false), 0, desc);
+}
+
+/* ---- entries ------------------------------------------------------------------------------------------------- */
+
+sg_draft *sg_graph_draft(sg_graph *g) {
+    if (g->failed) return NULL;
+    if (g->in_program) return &g->programs.at[g->programs.count - 1];
+    sg_graph_fail(g, SG_BAD_INPUT, "%s: an operation was recorded outside of a program", module_name(g));
+    return NULL;
+}
+
+bool sg_graph_entry(sg_graph *g, sg_entry_kind kind, int32_t index, uint32_t args) {
+    sg_draft *draft = sg_graph_draft(g);
+    if (!draft || !SG_ROOM(g, &draft->entries, 1)) return false;
+    sg_entry entry = {.kind = (uint8_t)kind, .pass = g->pass, .index = index, .args = args, .module = g->module};
+    if (g->same_dispatch && (kind == SG_ENTRY_OP || kind == SG_ENTRY_VIEW)) {
+        entry.flags = SG_ENTRY_SAME_DISPATCH;
+        g->same_dispatch = false;
+    }
+    draft->entries.at[draft->entries.count++] = entry;
+    return true;
+}
+
+void sg_same_dispatch(sg_graph *g) {
+    g->same_dispatch = true;
+}
+
+/* Room for n tensor ids in the training's argument list; *first is where they go. */
+static bool room_for_args(sg_graph *g, size_t n, uint32_t *first) {
+    if (!SG_ROOM(g, &g->args, n)) return false;
+    if (g->args.count + n > UINT32_MAX) {
+        sg_graph_fail(g, SG_BAD_INPUT, "the program has more than 2^32 operands");
+        return false;
+    }
+    *first = (uint32_t)g->args.count;
+    return true;
+}
+
+void sg_graph_hold(sg_graph *g, int32_t storage, size_t position) {
+    sg_draft *draft = sg_graph_draft(g);
+    if (!draft || storage < 0 || !SG_ROOM(g, &draft->holds, 1)) return;
+    draft->holds.at[draft->holds.count++] = (sg_hold){storage, (uint32_t)position};
+}
+
+/* ---- in-place writes ----------------------------------------------------------------------------------------- */
+
+static void tensor_range(const sg_graph *g, sg_tid t, uint64_t *from, uint64_t *to) {
+    const sg_tensor *x = &g->tensors.at[t];
+    *from = (uint64_t)x->offset_bytes;
+    *to = *from + sg_desc_span_bytes(&x->desc);
+}
+
+static bool note_write(sg_graph *g, sg_tid t, int32_t op) {
+    if (!SG_ROOM(g, &g->writes, 1)) return false;
+    sg_storage_state *storage = &g->storage_state.at[g->tensors.at[t].storage];
+    sg_write write = {.clock = ++g->clock, .op = op, .previous = storage->last_write};
+    tensor_range(g, t, &write.from, &write.to);
+    storage->last_write = (int32_t)g->writes.count;
+    g->writes.at[g->writes.count++] = write;
+    return true;
+}
+
+/* In backward: what the forward made may be read only if nothing overwrote it since its node was recorded. */
+static bool check_unspoilt(sg_graph *g, sg_tid t, sg_op_kind reader) {
+    int32_t storage = g->tensors.at[t].storage;
+    if (storage >= g->first_backward_storage) return true;
+    uint64_t from, to;
+    tensor_range(g, t, &from, &to);
+    for (int32_t i = g->storage_state.at[storage].last_write; i >= 0; i = g->writes.at[i].previous) {
+        const sg_write *write = &g->writes.at[i];
+        if (write->clock <= g->node_clock) break;
+        if (write->to <= from || write->from >= to) continue;
+        sg_graph_fail(g, SG_BAD_INPUT,
+                      "%s: %s wrote in place over a tensor whose old value the backward (%s) needs: do not do that "
+                      "operation in place",
+                      module_name(g), sg_op_kind_name((sg_op_kind)g->ops.at[write->op].kind), sg_op_kind_name(reader));
+        return false;
+    }
+    return true;
+}
+
+/* ---- tape ---------------------------------------------------------------------------------------------------- */
+
+static bool any_requires_grad(const sg_graph *g, const sg_tid *in, int n_in) {
+    for (int i = 0; i < n_in; i++)
+        if (g->tensor_state.at[in[i]].requires_grad) return true;
+    return false;
+}
+
+static bool add_node(sg_graph *g, sg_node node, const sg_tid *in, const sg_tid *out) {
+    size_t n = (size_t)node.n_in + (size_t)node.n_out;
+    if (!SG_ROOM(g, &g->tape, 1) || !SG_ROOM(g, &g->tape_args, n)) return false;
+    node.args = (uint32_t)g->tape_args.count;
+    node.module = g->module;
+    node.clock = g->clock;
+    if (node.n_in) memcpy(&g->tape_args.at[g->tape_args.count], in, (size_t)node.n_in * sizeof *in);
+    memcpy(&g->tape_args.at[g->tape_args.count + (size_t)node.n_in], out, (size_t)node.n_out * sizeof *out);
+    g->tape_args.count += n;
+    g->tape.at[g->tape.count++] = node;
+    return true;
+}
+
+/* Only output 0 of an op carries a gradient (masks, indices and statistics do not); a call with many views, all. */
+static void attach_outputs(sg_graph *g, const sg_tid *out, int n_out) {
+    for (int i = 0; i < n_out; i++) {
+        if (!sg_dtype_is_float(sg_graph_dtype(g, out[i]))) continue;
+        g->tensor_state.at[out[i]].node = (int32_t)g->tape.count - 1;
+        g->tensor_state.at[out[i]].requires_grad = true;
+    }
+}
+
+static bool records_gradient(const sg_graph *g, sg_rule rule, const sg_tid *in, int n_in) {
+    return rule != SG_RULE_NONE && g->no_grad == 0 && !g->in_backward && any_requires_grad(g, in, n_in);
+}
+
+/* ---- ops ----------------------------------------------------------------------------------------------------- */
+
+static bool gather_descs(sg_graph *g, const sg_record *r) {
+    g->scratch.count = 0;
+    size_t n_in = (size_t)r->n_in, n_out = (size_t)r->n_out;
+    if (!SG_ROOM(g, &g->scratch, n_in + n_out)) return false;
+    for (int i = 0; i < r->n_in; i++) g->scratch.at[i] = r->in_desc ? r->in_desc[i] : *sg_graph_desc(g, r->in[i]);
+    for (int i = 0; i < r->n_out; i++)
+        g->scratch.at[n_in + (size_t)i] = r->out_desc ? r->out_desc[i] : *sg_graph_desc(g, r->into[i]);
+    return true;
+}
+
+/* Sizes are checked before the op is interned, so that an overflow is reported as such and not as a shape fault. */
+static bool check_sizes(sg_graph *g, const sg_record *r) {
+    uint64_t bytes;
+    for (int i = 0; i < r->n_out; i++)
+        if (!sg_graph_bytes(g, &g->scratch.at[r->n_in + i], &bytes)) return false;
+    return true;
+}
+
+static bool make_outputs(sg_graph *g, const sg_record *r, int32_t op, sg_tid *out) {
+    bool in_place = (r->attrs->flags & SG_IN_PLACE) != 0;
+    for (int i = 0; i < r->n_out; i++) {
+        if (r->into) {
+            out[i] = r->into[i];
+        } else if (in_place && i == 0) {
+            const sg_tensor base = g->tensors.at[r->in[0]];
+            out[i] = sg_graph_tensor(g, base.storage, (uint64_t)base.offset_bytes, &base.desc);
+        } else {
+            out[i] = new_output(g, r->out_tensor ? &r->out_tensor[i] : &r->out_desc[i]);
+        }
+        if (out[i] < 0) return false;
+        if ((r->into || (in_place && i == 0)) && !note_write(g, out[i], op)) return false;
+    }
+    return true;
+}
+
+static bool sound_tensors(sg_graph *g, const sg_tid *t, int n) {
+    for (int i = 0; i < n; i++)
+        if (!sg_graph_has(g, t[i])) return false;
+    return true;
+}
+
+/* What the backward reads of the forward is saved: its storage lives from one to the other. */
+static bool note_reads(sg_graph *g, const sg_record *r) {
+    for (int i = 0; i < r->n_in && g->in_backward; i++) {
+        if (!check_unspoilt(g, r->in[i], r->kind)) return false;
+        int32_t storage = g->tensors.at[r->in[i]].storage;
+        if (storage < g->first_backward_storage && g->storages.at[storage].role == SG_ROLE_TEMPORARY)
+            g->storages.at[storage].role = SG_ROLE_SAVED;
+    }
+    return true;
+}
+
+bool sg_graph_record(sg_graph *g, const sg_record *r, sg_tid *out) {
+    for (int i = 0; i < r->n_out; i++) out[i] = SG_NO_TENSOR;
+    if (!sg_graph_draft(g) || !sound_tensors(g, r->in, r->n_in)) return false;
+    if (r->into && !sound_tensors(g, r->into, r->n_out)) return false;
+    if (!gather_descs(g, r) || !check_sizes(g, r)) return false;
+    sg_op op = {.kind = r->kind, .n_in = r->n_in, .n_out = r->n_out, .attrs = *r->attrs, .desc = g->scratch.at};
+    int32_t index = intern(g, &op);
+    uint32_t args;
+    size_t n = (size_t)(r->n_in + r->n_out);
+    if (index < 0 || !note_reads(g, r) || !room_for_args(g, n, &args)) return false;
+    bool tracked = records_gradient(g, r->rule, r->in, r->n_in);
+    if (!make_outputs(g, r, index, out)) return false;
+    if (r->n_in) memcpy(&g->args.at[args], r->in, (size_t)r->n_in * sizeof *r->in);
+    memcpy(&g->args.at[args + (uint32_t)r->n_in], out, (size_t)r->n_out * sizeof *out);
+    g->args.count += n;
+    if (!sg_graph_entry(g, SG_ENTRY_OP, index, args)) return false;
+    if (!tracked) return true;
+    sg_node node = {.rule = (uint8_t)r->rule,
+                    .op = index,
+                    .n_in = r->n_in,
+                    .n_out = r->n_out,
+                    .number = {r->number[0], r->number[1]}};
+    if (!add_node(g, node, r->in, out)) return false;
+    attach_outputs(g, out, 1);
+    if (sg_graph_eager(g) && sg_op_saves_output(&g->ops.at[index])) (void)sg_graph_detach(g, out[0]);
+    return !g->failed;
+}
+
+/* ---- views --------------------------------------------------------------------------------------------------- */
+
+static sg_tid view_entry(sg_graph *g, sg_tid base, const sg_desc *desc, int64_t offset) {
+    const sg_tensor from = g->tensors.at[base];
+    uint64_t start = (uint64_t)from.offset_bytes + (uint64_t)offset * sg_dtype_bytes((sg_dtype)desc->dtype);
+    if (start + sg_desc_span_bytes(desc) > g->storages.at[from.storage].bytes) {
+        sg_graph_fail(g, SG_BAD_INPUT, "%s: a view reaches past the end of its tensor", module_name(g));
+        return SG_NO_TENSOR;
+    }
+    uint32_t args;
+    sg_tid view = sg_graph_tensor(g, from.storage, start, desc);
+    if (view < 0 || !room_for_args(g, 1, &args)) return SG_NO_TENSOR;
+    g->args.at[g->args.count++] = view;
+    return sg_graph_entry(g, SG_ENTRY_VIEW, -1, args) ? view : SG_NO_TENSOR;
+}
+
+void sg_graph_views(sg_graph *g, sg_tid base, int n, const sg_desc *desc, const int64_t *offset, sg_rule rule,
+                    int64_t number0, sg_tid *out) {
+    for (int i = 0; i < n; i++) out[i] = SG_NO_TENSOR;
+    if (!sg_graph_has(g, base)) return;
+    for (int i = 0; i < n && !g->failed; i++) {
+        if (i > 0) sg_same_dispatch(g);
+        out[i] = view_entry(g, base, &desc[i], offset[i]);
+    }
+    if (g->failed || !records_gradient(g, rule, &base, 1)) return;
+    sg_node node = {.rule = (uint8_t)rule, .op = -1, .n_in = 1, .n_out = n, .number = {number0, 0}};
+    if (add_node(g, node, &base, out)) attach_outputs(g, out, n);
+}
+
+sg_tid sg_graph_view(sg_graph *g, sg_tid base, const sg_desc *desc, int64_t offset, sg_rule rule, int64_t number0,
+                     int64_t number1) {
+    if (!sg_graph_has(g, base)) return SG_NO_TENSOR;
+    sg_tid out = view_entry(g, base, desc, offset);
+    if (out < 0 || !records_gradient(g, rule, &base, 1)) return out;
+    sg_node node = {.rule = (uint8_t)rule, .op = -1, .n_in = 1, .n_out = 1, .number = {number0, number1}};
+    if (add_node(g, node, &base, &out)) attach_outputs(g, &out, 1);
+    return g->failed ? SG_NO_TENSOR : out;
+}
+
+sg_tid sg_graph_detach(sg_graph *g, sg_tid x) {
+    if (!sg_graph_has(g, x)) return SG_NO_TENSOR;
+    const sg_desc desc = *sg_graph_desc(g, x);
+    return sg_graph_view(g, x, &desc, 0, SG_RULE_NONE, 0, 0);
+}
+
+/* ---- raw emission (graph.h) ---------------------------------------------------------------------------------- */
+
+static bool is_differentiable(sg_op_kind kind) {
+    switch (kind) {
+    case SG_OP_FILL:
+    case SG_OP_IOTA:
+    case SG_OP_RANDOM:
+    case SG_OP_NORM_ALL:
+    case SG_OP_FOREACH:
+    case SG_OP_ADAMW: return false;
+    default: return true;
+    }
+}
+
+void sg_emit(sg_graph *g, sg_op_kind kind, const sg_attrs *attrs, const sg_tid *in, int n_in, const sg_desc *out_desc,
+             sg_tid *out, int n_out) {
+    sg_rule rule = !is_differentiable(kind) ? SG_RULE_NONE : kind == SG_OP_REDUCE ? SG_RULE_REDUCE : SG_RULE_OP;
+    sg_record record = {.kind = kind,
+                        .attrs = attrs,
+                        .n_in = n_in,
+                        .n_out = n_out,
+                        .in = in,
+                        .out_desc = out_desc,
+                        .rule = rule,
+                        .number = {1, 0}};
+    (void)sg_graph_record(g, &record, out);
+}
+
+void sg_emit_into(sg_graph *g, sg_op_kind kind, const sg_attrs *attrs, const sg_tid *in, int n_in, const sg_tid *out,
+                  int n_out) {
+    sg_tid written[8];
+    if (n_out > 8) {
+        sg_graph_fail(g, SG_BAD_INPUT, "%s: more than 8 outputs", sg_op_kind_name(kind));
+        return;
+    }
+    sg_record record = {.kind = kind, .attrs = attrs, .n_in = n_in, .n_out = n_out, .in = in, .into = out};
+    (void)sg_graph_record(g, &record, written);
+}
+
+const sg_desc *sg_desc_of(const sg_graph *g, sg_tid t) {
+    static const sg_desc none = {0};
+    return t < 0 || (size_t)t >= g->tensors.count ? &none : &g->tensors.at[t].desc;
+}
+
+bool sg_requires_grad(const sg_graph *g, sg_tid t) {
+    return t >= 0 && (size_t)t < g->tensors.count && g->tensor_state.at[t].requires_grad;
+}
