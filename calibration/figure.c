@@ -64,18 +64,23 @@ sg_figure sg_figure_max(const sg_figure *a, const sg_figure *b) {
     return f;
 }
 
-sg_figure sg_figure_sum(const sg_figure *terms, size_t n, double interval) {
-    double value = 0;
-    sg_log_sd parts = {0};
-    for (size_t i = 0; i < n; i++) value += terms[i].value;
-    sg_evidence evidence = SG_EVIDENCE_OBSERVED;
-    for (size_t i = 0; i < n && value > 0; i++) {
-        double share = terms[i].value / value;
-        parts.parameters += pow(share * terms[i].parts.parameters, 2);
-        parts.model += pow(share * terms[i].parts.model, 2);
-        parts.inputs += pow(share * terms[i].parts.inputs, 2);
-        if (share >= 0.10 && terms[i].evidence > evidence) evidence = terms[i].evidence;
+sg_figure sg_figure_sum(const sg_figure *terms, size_t n) {
+    sg_figure f = {.evidence = SG_EVIDENCE_OBSERVED};
+    double below = 0, above = 0;
+    for (size_t i = 0; i < n; i++) {
+        f.value += terms[i].value;
+        below += pow(terms[i].value - terms[i].low, 2);
+        above += pow(terms[i].high - terms[i].value, 2);
     }
-    parts = (sg_log_sd){sqrt(parts.parameters), sqrt(parts.model), sqrt(parts.inputs)};
-    return sg_figure_make(value, parts, evidence, interval);
+    f.low = fmax(0, f.value - sqrt(below));
+    f.high = f.value + sqrt(above);
+    for (size_t i = 0; i < n && f.value > 0; i++) {
+        double share = terms[i].value / f.value;
+        f.parts.parameters += pow(share * terms[i].parts.parameters, 2);
+        f.parts.model += pow(share * terms[i].parts.model, 2);
+        f.parts.inputs += pow(share * terms[i].parts.inputs, 2);
+        if (share >= 0.10 && terms[i].evidence > f.evidence) f.evidence = terms[i].evidence;
+    }
+    f.parts = (sg_log_sd){sqrt(f.parts.parameters), sqrt(f.parts.model), sqrt(f.parts.inputs)};
+    return f;
 }

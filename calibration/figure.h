@@ -26,7 +26,8 @@ sg_figure sg_figure_shifted(const sg_figure *figure, double offset);
 /* The larger of two independent times. Both bounds are the larger of both: where the smaller figure is the more uncertain
  * one, the truth may well lie above the larger, and the parts and the evidence are then the smaller figure's. */
 sg_figure sg_figure_max(const sg_figure *a, const sg_figure *b);
-/* Sum of independent figures: parts by share in quadrature, evidence the weakest of those that make 10 % or more. */
-sg_figure sg_figure_sum(const sg_figure *terms, size_t n, double interval);
+/* Sum of independent figures: distances to the bounds and parts by share add in quadrature; evidence is the weakest of
+ * those that make 10 % or more. */
+sg_figure sg_figure_sum(const sg_figure *terms, size_t n);
 
 #endif

@@ -5,14 +5,11 @@
 #include "calibration/dataset.h"
 #include "calibration/predict.h"
 
-struct sg_fit; /* calibration/fit.h */
-
-struct sg_fit; /* calibration/fit.h */
-
 typedef struct sg_plan_request {
     sg_policy_request policy;
     const sg_dataset *dataset; /* or NULL: then frames */
-    int64_t frames, steps;     /* steps > 0 overrides epochs */
+    int64_t frames;            /* of the data set when `dataset` is NULL */
+    int64_t steps; /* > 0: of one process, overrides epochs; both zero: LeRobot's default. PPO: iterations */
     double epochs;
     int64_t save_every;            /* checkpoints each so many steps; 0 = none but the last */
     double budget_usd, deadline_s; /* 0 = none */
@@ -22,6 +19,8 @@ typedef struct sg_plan_request {
     const struct sg_fit *here_fit; /* its laws (sg_predict_options.fit), or NULL */
 } sg_plan_request;
 
+/* Steps are counted as LeRobot counts them: micro-batches of one process, samples = steps x batch x processes. More GPUs
+ * see the same number of samples in fewer steps. */
 typedef struct sg_offer_answer {
     char provider[48], name[48], gpu[64], machine[64], price_date[16];
     int gpus;
@@ -31,7 +30,7 @@ typedef struct sg_offer_answer {
     char limited_by[32];
     sg_evidence evidence;
     char excluded[160]; /* empty, or why it is not recommended */
-    char command[320];  /* how to start it there */
+    char command[640];  /* how to start it there; empty where that is not known */
 } sg_offer_answer;
 
 typedef struct sg_plan_answer {
@@ -44,6 +43,9 @@ typedef struct sg_plan_answer {
     bool has_here;
 } sg_plan_answer;
 
+/* Predicts every offer, from the same training: wall-clock = start-up + steps + checkpoints + epoch ends, each with its own
+ * doubt; cost by the provider's billing rule. Recommended is the cheapest offer that fits in memory, time and budget, upper
+ * bounds counted. An offer that cannot be predicted is excluded with the reason. */
 sg_code sg_plan_make(const sg_plan_request *request, sg_plan_answer *answer, sg_status *status);
 void sg_plan_clear(sg_plan_answer *answer);
 

@@ -25,12 +25,26 @@ static const double HANDOVER_S = 1.5e-3, HANDOVER_BYTES_PER_S = 8e9, HANDOVER_LO
 /* Of a frame's decode cost, the part that does not go with its pixels (1.5-7 ms of 7-50 ms at 480x640). */
 static const double FRAME_FIXED_SHARE = 0.3, FRAME_PIXELS = 480.0 * 640;
 
+/* A training as one device class runs it, on one rank (0) or several (1), with what a machine does not change. */
+typedef struct lowered {
+    sg_training *training;
+    bool has_peak[2]; /* without, with a caching allocator */
+    sg_memory_peak peak[2];
+} lowered;
+
+struct sg_predictor {
+    const sg_policy_request *request;
+    const char *config_dir;
+    lowered lowered[2][2]; /* by sg_device_class, by several ranks */
+};
+
 typedef struct work {
     const sg_policy_request *request;
     const sg_predict_options *options;
     sg_machine machine; /* with the framework's numbers; its covariance is this struct's own */
     sg_bucket_options buckets;
-    sg_training *training;
+    const sg_training *training;
+    sg_memory_peak peak;
     int ranks;
     double interval;
     sg_walked walked;
@@ -148,11 +162,11 @@ static void supervised_times(work *w) {
     sg_figure handover = sg_figure_make(handover_s, handover_sd, SG_EVIDENCE_DATA_SHEET, w->interval);
     sg_figure terms[3] = {compute, handover, loader_figure(w, loader_s)};
     if (w->options->workers <= 0) { /* frames are decoded between steps */
-        p->step_s = sg_figure_sum(terms, 3, w->interval);
-        p->dataloading_s = sg_figure_sum(terms + 1, 2, w->interval);
+        p->step_s = sg_figure_sum(terms, 3);
+        p->dataloading_s = sg_figure_sum(terms + 1, 2);
         if (loader_s > compute.value) limit = SG_LIMIT_LOADER;
     } else {
-        sg_figure busy = sg_figure_sum(terms, 2, w->interval);
+        sg_figure busy = sg_figure_sum(terms, 2);
         p->step_s = sg_figure_max(&busy, &terms[2]);
         sg_figure waiting = sg_figure_shifted(&terms[2], -compute.value);
         p->dataloading_s = sg_figure_max(&handover, &waiting);
@@ -202,13 +216,17 @@ static void ppo_times(work *w) {
         learning[i] = w->walked.by_log[SG_PHASE_PREPROCESSING][i] + w->walked.by_log[SG_PHASE_UPDATE][i] +
                       w->walked.by_log[SG_PHASE_OTHER][i];
     add_jitter(w, learning, &learning_s);
+    double both[SG_M_COUNT];
+    const double *inference = w->walked.by_log[SG_PHASE_INFERENCE];
+    for (int i = 0; i < SG_M_COUNT; i++) both[i] = inference[i] + learning[i];
     sg_limit limit;
-    p->inference_s = time_figure(w, w->walked.by_log[SG_PHASE_INFERENCE], times->inference_s, NULL);
+    p->inference_s = time_figure(w, inference, times->inference_s, NULL);
     p->environment_s = environment_figure(w);
-    p->learning_s = time_figure(w, learning, learning_s, &limit);
-    sg_figure terms[3] = {p->inference_s, p->environment_s, p->learning_s};
-    p->collection_s = sg_figure_sum(terms, 2, w->interval);
-    p->iteration_s = sg_figure_sum(terms, 3, w->interval);
+    p->learning_s = time_figure(w, learning, learning_s, NULL);
+    sg_figure collection[2] = {p->inference_s, p->environment_s};
+    p->collection_s = sg_figure_sum(collection, 2);
+    sg_figure iteration[2] = {time_figure(w, both, times->inference_s + learning_s, &limit), p->environment_s};
+    p->iteration_s = sg_figure_sum(iteration, 2);
     if (p->environment_s.value > 0.5 * p->iteration_s.value) limit = SG_LIMIT_ENVIRONMENT;
     (void)snprintf(p->limited_by, sizeof p->limited_by, "%s", sg_limit_name(limit));
     double env_steps = (double)w->training->envs * (double)w->training->steps_per_env * w->ranks;
@@ -245,7 +263,7 @@ static sg_figure memory_figure(const work *w, double bytes, double walk_log_sd, 
 
 static void memory(work *w) {
     sg_prediction *p = w->out;
-    const sg_memory_peak *peak = &w->walked.peak;
+    const sg_memory_peak *peak = &w->peak;
     p->peak_allocated_bytes = memory_figure(w, (double)peak->allocated_bytes, ALLOCATED_LOG_SD, false);
     p->peak_reserved_bytes = memory_figure(w, (double)peak->reserved_bytes, RESERVED_LOG_SD, false);
     p->device_bytes = memory_figure(w, (double)peak->reserved_bytes, RESERVED_LOG_SD, true);
@@ -290,12 +308,12 @@ static void figures(work *w) {
 }
 
 /* The machine with the framework's numbers, in memory of its own. */
-static sg_code own_machine(work *w, const sg_machine *machine, sg_status *status) {
+static sg_code own_machine(work *w, const sg_machine *machine, const char *config_dir, sg_status *status) {
     sg_framework_numbers numbers;
     w->machine = *machine;
     w->machine.covariance = NULL;
-    sg_code code = sg_framework_load(sg_framework_name(w->request->framework), machine->device_class,
-                                     w->options->config_dir, &numbers, status);
+    sg_code code = sg_framework_load(sg_framework_name(w->request->framework), machine->device_class, config_dir,
+                                     &numbers, status);
     if (code) return code;
     if (machine->covariance) {
         size_t bytes = sizeof(double) * SG_M_COUNT * SG_M_COUNT;
@@ -308,8 +326,56 @@ static sg_code own_machine(work *w, const sg_machine *machine, sg_status *status
     return SG_OK;
 }
 
-sg_code sg_predict(const sg_policy_request *request, const sg_machine *machine, const sg_predict_options *options,
-                   sg_prediction *prediction, sg_status *status) {
+sg_code sg_predictor_open(const sg_policy_request *request, const char *config_dir, sg_predictor **predictor,
+                          sg_status *status) {
+    *predictor = calloc(1, sizeof **predictor);
+    if (!*predictor) return sg_fail_memory(status, sizeof **predictor, "a predictor");
+    (*predictor)->request = request;
+    (*predictor)->config_dir = config_dir;
+    return SG_OK;
+}
+
+void sg_predictor_close(sg_predictor *predictor) {
+    if (!predictor) return;
+    for (int c = 0; c < 2; c++)
+        for (int r = 0; r < 2; r++)
+            if (predictor->lowered[c][r].training) sg_training_free(predictor->lowered[c][r].training);
+    free(predictor);
+}
+
+static sg_code lower(sg_predictor *p, const sg_machine *machine, int ranks, lowered **out, sg_status *status) {
+    sg_policy_request asked = *p->request;
+    asked.device_class = sg_machine_device_class(machine);
+    asked.ranks = ranks > 1 ? 2 : 1; /* with several, gradients are exchanged: the program is the same for any number */
+    *out = &p->lowered[asked.device_class == SG_DEVICE_CLASS_CPU][ranks > 1];
+    return (*out)->training ? SG_OK : sg_policy_build(&asked, &(*out)->training, status);
+}
+
+sg_code sg_predictor_training(sg_predictor *predictor, const sg_machine *machine, int ranks,
+                              const sg_training **training, sg_status *status) {
+    lowered *l = NULL;
+    sg_code code = lower(predictor, machine, ranks, &l, status);
+    *training = code ? NULL : l->training;
+    return code;
+}
+
+static sg_code walk(work *w, lowered *l, sg_status *status) {
+    bool caching = w->machine.caching_allocator;
+    w->training = l->training;
+    sg_code code = sg_predict_walk(w->training, &w->machine, w->buckets, w->ranks, env_step_seconds(w),
+                                   !l->has_peak[caching], &w->walked, status);
+    if (code) return code;
+    if (!l->has_peak[caching]) {
+        l->peak[caching] = w->walked.peak;
+        l->has_peak[caching] = true;
+    }
+    w->peak = l->peak[caching];
+    return SG_OK;
+}
+
+sg_code sg_predictor_run(sg_predictor *predictor, const sg_machine *machine, const sg_predict_options *options,
+                         sg_prediction *prediction, sg_status *status) {
+    const sg_policy_request *request = predictor->request;
     memset(prediction, 0, sizeof *prediction);
     if (options->ranks < 0 || options->workers < 0)
         return sg_fail(status, SG_BAD_INPUT, "predicting %s: %d ranks with %d loader workers", request->policy,
@@ -319,15 +385,20 @@ sg_code sg_predict(const sg_policy_request *request, const sg_machine *machine, 
               .ranks = options->ranks > 1 ? options->ranks : 1,
               .interval = options->interval > 0 && options->interval < 1 ? options->interval : 0.9,
               .out = prediction};
-    sg_policy_request asked = *request;
-    asked.device_class = sg_machine_device_class(machine);
-    asked.ranks = w.ranks;
-    sg_code code = own_machine(&w, machine, status);
-    if (!code) code = sg_policy_build(&asked, &w.training, status);
-    if (!code)
-        code = sg_predict_walk(w.training, &w.machine, w.buckets, w.ranks, env_step_seconds(&w), &w.walked, status);
+    lowered *l = NULL;
+    sg_code code = own_machine(&w, machine, predictor->config_dir, status);
+    if (!code) code = lower(predictor, machine, w.ranks, &l, status);
+    if (!code) code = walk(&w, l, status);
     if (!code) figures(&w);
-    if (w.training) sg_training_free(w.training);
     sg_machine_clear(&w.machine);
     return code ? sg_fail_in(status, "predicting %s on %s", request->policy, machine->name) : SG_OK;
+}
+
+sg_code sg_predict(const sg_policy_request *request, const sg_machine *machine, const sg_predict_options *options,
+                   sg_prediction *prediction, sg_status *status) {
+    sg_predictor *predictor = NULL;
+    sg_code code = sg_predictor_open(request, options->config_dir, &predictor, status);
+    if (!code) code = sg_predictor_run(predictor, machine, options, prediction, status);
+    sg_predictor_close(predictor);
+    return code;
 }

@@ -31,9 +31,21 @@ typedef struct sg_prediction {
 } sg_prediction;
 
 /* request->device_class and ->ranks are taken from the machine and the options. SG_NO: the machine lacks a parameter that
- * the training needs. A training that does not fit is no failure: `fits` says so. */
+ * the training needs. A training that does not fit is no failure: `fits` says so. With a fit, `machine` is its machine. */
 sg_code sg_predict(const sg_policy_request *request, const sg_machine *machine, const sg_predict_options *options,
                    sg_prediction *prediction, sg_status *status);
+
+/* The same for many machines: what does not depend on the machine is built once. The request and its settings must outlive
+ * the predictor. */
+typedef struct sg_predictor sg_predictor;
+sg_code sg_predictor_open(const sg_policy_request *request, const char *config_dir, sg_predictor **predictor,
+                          sg_status *status);
+sg_code sg_predictor_run(sg_predictor *predictor, const sg_machine *machine, const sg_predict_options *options,
+                         sg_prediction *prediction, sg_status *status);
+void sg_predictor_close(sg_predictor *predictor);
+/* The training as this machine would run it, on one rank or on several; owned by the predictor. */
+sg_code sg_predictor_training(sg_predictor *predictor, const sg_machine *machine, int ranks,
+                              const sg_training **training, sg_status *status);
 
 /* Device class whose lowering a machine runs: "cpu" alone is SG_DEVICE_CLASS_CPU. */
 sg_device_class sg_machine_device_class(const sg_machine *machine);

@@ -20,9 +20,9 @@ static void follow(void *user, int phase) {
     memcpy(f->last, r.gradient, sizeof f->last);
 }
 
-/* The first iteration brings the optimizer's state into being; the second is like all later ones. */
-static sg_code two_iterations(sg_walker *walker, sg_device *device, follower *f, sg_status *status) {
-    sg_code code = sg_walker_iteration(walker, NULL, status);
+static sg_code iterations(sg_walker *walker, bool peaks, sg_device *device, follower *f, sg_status *status) {
+    sg_code code = SG_OK;
+    if (peaks) code = sg_walker_iteration(walker, NULL, status);
     if (code) return code;
     sg_virtual_reset(device);
     memset(f->walked->by_log, 0, sizeof f->walked->by_log);
@@ -30,12 +30,12 @@ static sg_code two_iterations(sg_walker *walker, sg_device *device, follower *f,
     code = sg_walker_iteration(walker, &f->walked->times, status);
     if (code) return code;
     sg_virtual_read(device, &f->walked->report);
-    sg_walker_peak(walker, &f->walked->peak);
+    if (peaks) sg_walker_peak(walker, &f->walked->peak);
     return SG_OK;
 }
 
 sg_code sg_predict_walk(const sg_training *training, const sg_machine *machine, sg_bucket_options buckets, int ranks,
-                        double env_step_s, sg_walked *walked, sg_status *status) {
+                        double env_step_s, bool peaks, sg_walked *walked, sg_status *status) {
     *walked = (sg_walked){0};
     const sg_device_api *api = sg_virtual_device();
     sg_machine endless = *machine;
@@ -66,7 +66,7 @@ sg_code sg_predict_walk(const sg_training *training, const sg_machine *machine, 
                                    .user = &f};
         code = sg_walker_open(training, &options, &walker, status);
     }
-    if (!code) code = two_iterations(walker, device, &f, status);
+    if (!code) code = iterations(walker, peaks, device, &f, status);
     sg_walker_close(walker);
     sg_environment_close(environment);
     if (comm) api->comm_destroy(device, comm);

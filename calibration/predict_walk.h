@@ -15,8 +15,10 @@ typedef struct sg_walked {
     sg_memory_peak peak;
 } sg_walked;
 
-/* Everything fits while walking: peaks are what the training asks for. ranks >= 1. */
+/* Everything fits while walking: peaks are what the training asks for. ranks >= 1. The first iteration brings the
+ * optimizer's state into being, so that peaks are those of the second; times and derivatives are the same in both: with
+ * `peaks` false one iteration is walked and peak stays zero. */
 sg_code sg_predict_walk(const sg_training *training, const sg_machine *machine, sg_bucket_options buckets, int ranks,
-                        double env_step_s, sg_walked *walked, sg_status *status);
+                        double env_step_s, bool peaks, sg_walked *walked, sg_status *status);
 
 #endif
