@@ -92,6 +92,7 @@ static void find_weights(sg_lab *lab) {
 void sg_lab_open(sg_lab *lab, const sg_training *training, const sg_lab_options *options) {
     sg_status status = {0};
     *lab = (sg_lab){.original = training, .training = training, .options = *options};
+    if (!lab->options.directions) lab->options.directions = SG_LAB_DIRECTIONS;
     if (options->wide) lab->training = lab->wide = sg_widen(training);
     check(sg_training_verify(lab->training, &status), &status);
     lab->api = options->api ? options->api : sg_reference_device();
@@ -168,6 +169,13 @@ double sg_lab_run(sg_lab *lab, size_t moved, int direction, double step) {
     return sum;
 }
 
+void sg_lab_iterate(sg_lab *lab) {
+    sg_status status = {0};
+    write_weights(lab, SIZE_MAX, 0, 0);
+    check(sg_walker_iteration(lab->walker, NULL, &status), &status);
+    sg_lab_read_gradients(lab);
+}
+
 void sg_lab_read_gradients(sg_lab *lab) {
     sg_status status = {0};
     for (size_t i = 0; i < lab->n_weights; i++) {
@@ -179,7 +187,7 @@ void sg_lab_read_gradients(sg_lab *lab) {
 
 void sg_lab_measure_slopes(sg_lab *lab) {
     for (size_t i = 0; i < lab->n_weights; i++)
-        for (int d = 0; d < SG_LAB_DIRECTIONS; d++) {
+        for (int d = 0; d < lab->options.directions; d++) {
             double above = sg_lab_run(lab, i, d, STEP), below = sg_lab_run(lab, i, d, -STEP);
             lab->weight[i].slope[d] = (above - below) / (2 * STEP);
         }
@@ -191,7 +199,7 @@ double sg_lab_deviation(const sg_lab *lab, const char **worst) {
     double largest = 0, noise = ROUNDING * fmax(1, fabs(lab->value)) / STEP;
     for (size_t i = 0; i < lab->n_weights; i++) {
         const sg_lab_weight *w = &lab->weight[i];
-        for (int d = 0; d < SG_LAB_DIRECTIONS; d++) {
+        for (int d = 0; d < lab->options.directions; d++) {
             double slope = 0, norm = 0;
             for (size_t e = 0; e < w->count && w->gradient; e++) {
                 double term = w->gradient[e] * component(w->parameter, d, e);

@@ -14,6 +14,7 @@ typedef struct sg_lab_options {
     bool warm_up;             /* one whole iteration first, so that what other programs make is there */
     double learning_rate;     /* 0: the training's own */
     uint64_t seed;
+    int directions; /* along which slopes are measured, per weight; 0: all */
 } sg_lab_options;
 
 /* One weight in all places: its values where the lab opened, the gradient there, and a few directions with the slope of
@@ -47,6 +48,8 @@ void sg_lab_close(sg_lab *lab);
 /* Runs the programs once at the weights where the lab opened, moved by `step` along direction `direction` of weight `moved`
  * (none when moved is SIZE_MAX). Returns the loss: the sum over the programs that have a backward. */
 double sg_lab_run(sg_lab *lab, size_t moved, int direction, double step);
+/* One iteration of the schedule, with its batches, from the weights where the lab opened; then reads the gradients. */
+void sg_lab_iterate(sg_lab *lab);
 /* Reads all gradients as they are after a run. */
 void sg_lab_read_gradients(sg_lab *lab);
 /* Measures slopes by central differences: two runs per weight and direction. */
