@@ -1,0 +1,31 @@
+/* launch_ranks.h: starts a program as N ranks on this machine with Open MPI's mpirun, and tells whether it already is one. */
+#ifndef SG_SIM_LAUNCH_RANKS_H
+#define SG_SIM_LAUNCH_RANKS_H
+
+#include "kernels/status.h"
+
+#include <stdbool.h>
+
+typedef struct sg_rank_variables {
+    bool found;
+    int rank, ranks;      /* ranks 0: the launcher does not tell */
+    const char *launcher; /* "mpirun", "srun", "torchrun" ... */
+} sg_rank_variables;
+
+/* Reads the variables that launchers set (OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID inside a step, RANK). They only tell
+ * what is claimed: the transport's join finds out whether the peers are there. SG_BAD_INPUT: nonsense in one of them. */
+sg_code sg_rank_variables_read(sg_rank_variables *variables, sg_status *status);
+
+typedef struct sg_launch_ranks_options {
+    double timeout_s; /* ends all ranks after this time; 0: none */
+    double grace_s;   /* how long ranks may take to end when told to; 0: 5 s */
+} sg_launch_ranks_options;
+
+/* Runs argv (argv[0]: the program; NULL at the end) as `ranks` processes and waits for them. Standard output and error are
+ * theirs, standard input is empty. SIGINT, SIGTERM and SIGHUP that reach this process meanwhile are passed on; nothing of the
+ * tree outlives this call. *exit_status: that of the first rank that failed, 0 when none did, 128 + signal when a signal
+ * ended them (130: SIGINT). SG_MACHINE: mpirun is missing or cannot be started, or the time was over. options may be NULL. */
+sg_code sg_launch_ranks(int ranks, char *const argv[], const sg_launch_ranks_options *options, int *exit_status,
+                        sg_status *status);
+
+#endif
