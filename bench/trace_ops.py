@@ -18,22 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from peers import act, ppo, smolvla  # noqa: E402
-
-ALLOCATIONS = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"}
-HIDDEN_VIEWS = {"_unsafe_view", "detach", "lift_fresh", "_reshape_alias", "alias"}
-
-
-def kind_of(func):
-    name = func._schema.name.split("::")[-1]
-    if name == "_local_scalar_dense":
-        return "sync"
-    if name in ALLOCATIONS or name in HIDDEN_VIEWS:
-        return "view"
-    returns = [r.alias_info for r in func._schema.returns]
-    if returns and all(a is not None and not a.is_write for a in returns):
-        return "view"
-    return "op"
-
+from peers.op_class import kind_of  # noqa: E402
 
 def describe(value):
     if isinstance(value, torch.Tensor):

@@ -72,16 +72,16 @@ class ResNet18(nn.Module):
         return self.trunk(image)
 
 
-def feed_forward():
-    return nn.Linear(WIDTH, FFN), nn.Dropout(DROPOUT), nn.Linear(FFN, WIDTH)
+def feed_forward(width, ffn):
+    return nn.Linear(width, ffn), nn.Dropout(DROPOUT), nn.Linear(ffn, width)
 
 
 class EncoderLayer(nn.Module):
-    def __init__(self):
+    def __init__(self, width, ffn):
         super().__init__()
-        self.attention = nn.MultiheadAttention(WIDTH, HEADS, dropout=DROPOUT)
-        self.up, self.drop, self.down = feed_forward()
-        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.attention = nn.MultiheadAttention(width, HEADS, dropout=DROPOUT)
+        self.up, self.drop, self.down = feed_forward(width, ffn)
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.drop1, self.drop2 = nn.Dropout(DROPOUT), nn.Dropout(DROPOUT)
 
     def forward(self, x, position, padding=None):
@@ -92,9 +92,9 @@ class EncoderLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    def __init__(self, layers=4):
+    def __init__(self, layers=4, width=WIDTH, ffn=FFN):
         super().__init__()
-        self.layers = nn.ModuleList(EncoderLayer() for _ in range(layers))
+        self.layers = nn.ModuleList(EncoderLayer(width, ffn) for _ in range(layers))
 
     def forward(self, x, position, padding=None):
         for layer in self.layers:
@@ -107,7 +107,7 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.self_attention = nn.MultiheadAttention(WIDTH, HEADS, dropout=DROPOUT)
         self.cross_attention = nn.MultiheadAttention(WIDTH, HEADS, dropout=DROPOUT)
-        self.up, self.drop, self.down = feed_forward()
+        self.up, self.drop, self.down = feed_forward(WIDTH, FFN)
         self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(3))
         self.drops = nn.ModuleList(nn.Dropout(DROPOUT) for _ in range(3))
 

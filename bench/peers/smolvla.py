@@ -166,15 +166,15 @@ def block_mask(padding, starts_block):
 class SmolVLA(nn.Module):
     name = "smolvla"
 
-    def __init__(self, mode="default"):
+    def __init__(self, mode="default", layers=LAYERS):
         super().__init__()
         self.vision, self.connector = Vision(), Connector()
         self.embedding = nn.Embedding(VOCABULARY, TEXT)
-        self.text = nn.ModuleList(Layer(TEXT, TEXT_FFN) for _ in range(LAYERS))
+        self.text = nn.ModuleList(Layer(TEXT, TEXT_FFN) for _ in range(layers))
         self.text_norm = RMSNorm(TEXT)
         self.lm_head = nn.Linear(TEXT, VOCABULARY, bias=False)  # untied, unused in training
         self.expert = nn.ModuleList(
-            Layer(EXPERT, EXPERT_FFN, None if i % 2 == 0 else KV_HEADS * HEAD) for i in range(LAYERS)
+            Layer(EXPERT, EXPERT_FFN, None if i % 2 == 0 else KV_HEADS * HEAD) for i in range(layers)
         )
         self.expert_norm = RMSNorm(EXPERT)
         self.to(torch.bfloat16)
@@ -329,6 +329,13 @@ class SmolVLA(nn.Module):
         }
 
 
-def build(mode="default", device="cpu", **_):
-    """A policy in training mode."""
-    return SmolVLA(mode).to(device).train()
+def build(mode="default", layers=LAYERS, device="cpu", **_):
+    """A policy in training mode, with small random weights (PyTorch's own initialisation would take most of a minute)."""
+    with torch.device("meta"):
+        policy = SmolVLA(mode, layers)
+    policy.to_empty(device=device)
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.uniform_(-0.02, 0.02)
+    policy.vision.index.copy_(torch.arange(policy.vision.index.shape[1])[None])
+    return policy.train()

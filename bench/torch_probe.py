@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""Times the PyTorch of this machine for about a minute and writes what `stepgauge fit --probe` takes.
+
+    python torch_probe.py [-o probe.json] [--device cpu|cuda] [--threads N] [--seconds 60] [--without smolvla]
+
+Needs PyTorch and the folder peers/ beside this file, nothing else. Three things are timed: op classes in the shapes of
+ACT, SmolVLA and PPO (interleaved rounds), the host's cost per call, and small training steps with their seconds by op
+class. The file's keys are described in README.md beside this file.
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+
+import torch
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from peers import act, op_class, ppo, smolvla, training  # noqa: E402
+from peers.host_cost import host_costs  # noqa: E402
+from peers.op_entries import NAMES, entries  # noqa: E402
+from peers.timing import Clock, available_bytes, bf16_is_native, load_average, statistic  # noqa: E402
+
+FORMAT, VERSION = "stepgauge-torch-probe", 1
+SMOLVLA_BYTES = 5 << 30
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+# ---- op classes ----
+def time_entries(device, end, call_s):
+    """Rounds over all entries until the time `end` (at least three); returns their JSON objects."""
+    clock = Clock(device)
+    todo, slow = [], []
+    for entry in entries(device, bf16_is_native(device)):
+        entry.prepare()
+        entry.run()
+        entry.inner = max(1, min(200, int(1e-3 / max(1e-7, clock.once(entry.run)))))
+        todo.append(entry)
+    rounds = 0
+    while rounds < 3 or time.monotonic() < end:
+        for entry in todo:
+            entry.samples.append(clock.once(entry.run, entry.inner))
+        rounds += 1
+    say(f"  {len(todo)} op shapes, {rounds} rounds")
+    work = {}
+    for entry in todo:
+        work[entry.cls, entry.dtype] = work.get((entry.cls, entry.dtype), 0) + entry.work()
+    # on a CPU a call's time holds the host's cost of the call, which is accounted for apart
+    host = call_s if device.type == "cpu" else 0.0
+    out = []
+    for entry in todo:
+        net = [max(s - host, 0.1 * s) for s in entry.samples]
+        out.append({
+            "class": entry.cls, "op": entry.op, "shape": entry.shape, "dtype": NAMES[entry.dtype], "flops": entry.flops,
+            "bytes": entry.bytes, "launches": entry.launches, "weight": entry.work() / work[entry.cls, entry.dtype],
+            **statistic(net),
+        })  # fmt: skip
+    return out
+
+
+# ---- steps ----
+def class_seconds(device, timers):
+    """Median seconds by op class over timed runs, and the calls of one. What a timer reads for a call that does nothing
+    is taken off."""
+    empty = op_class.empty_call_s(device)
+    middle = {}
+    for name, calls in sorted(timers[0].calls.items()):
+        seconds = sorted(t.seconds[name] for t in timers)[len(timers) // 2]
+        middle[name] = max(seconds - calls * empty, 0.1 * seconds)
+    return {"class_s": middle, "class_calls": timers[0].calls, "views": timers[0].views, "syncs": timers[0].syncs}
+
+
+def observe(device, end, measure, run):
+    """Until the time `end`, in turn: twice measure() -> {name: seconds}, once run() with every call timed."""
+    measure()
+    seen, timers = [], []
+    while len(timers) < 2 or time.monotonic() < end:
+        seen += [measure(), measure()]
+        timers.append(op_class.ClassTimer(op_class.synchronizer(device)))
+        with timers[-1]:
+            run()
+    return {**{name: statistic([s[name] for s in seen]) for name in seen[0]}, **class_seconds(device, timers)}
+
+
+def supervised_step(device, end, name, policy, batch, size, settings, precision):
+    """update_s as the framework's log would show it. On a GPU its parts need draining, so they are seen in other steps."""
+    optimizer, drain = policy.optimizer(), Clock(device).drain
+
+    def update():
+        training.update(policy, optimizer, batch)
+
+    def parts():
+        stamps = []
+        training.update(policy, optimizer, batch, lambda: (drain(), stamps.append(time.perf_counter())))
+        forward, backward, rest = (b - a for a, b in zip(stamps, stamps[1:]))
+        return {"forward_s": forward, "backward_s": backward, "optimizer_s": rest}
+
+    def measure():
+        if device.type != "cuda":
+            seen = parts()
+            return {"update_s": sum(seen.values()), **seen}
+        drain()
+        start = time.perf_counter()
+        update()
+        seconds = time.perf_counter() - start
+        return {"update_s": seconds, **parts()}
+
+    result = observe(device, end, measure, update)
+    say(f"  {name} batch {size}: update {result['update_s']['median_s']:.4f} s, {result['update_s']['n']} times")
+    return {"policy": name, "settings": settings, "batch": size, "precision": precision, **result}
+
+
+def ppo_step(device, end, envs, steps=24):
+    policy = ppo.build("g1", device=device)
+    optimizer, storage, clock = policy.optimizer(), policy.storage(envs, steps, device), Clock(device)
+
+    def collection():
+        for t in range(steps):
+            observed = storage["actor_obs"][t], storage["critic_obs"][t]
+            action, mean, std, log_probability, value = policy.act(*observed)
+            policy.store(storage, t, {
+                "actor_obs": observed[0], "critic_obs": observed[1], "action": action, "mean": mean, "std": std, "value": value,
+                "log_probability": log_probability[:, None], "reward": storage["reward"][t], "done": storage["done"][t],
+            })  # fmt: skip
+
+    def learning():
+        ppo.iteration(policy, optimizer, storage)
+
+    result = observe(
+        device, end, lambda: {"inference_s": clock.once(collection), "learning_s": clock.once(learning)}, lambda: (collection(), learning())
+    )
+    say(f"  ppo {envs} environments: learning {result['learning_s']['median_s']:.4f} s, {result['learning_s']['n']} times")
+    settings = {"steps_per_env": steps, "mini_batches": 4, "ppo_epochs": 5, "actor_obs": 99, "critic_obs": 198, "actions": 29}
+    return {"policy": "ppo", "settings": settings, "envs": envs, "precision": "fp32", **result}
+
+
+def time_steps(device, start, seconds, without):
+    """Each step has its share of the time, as a fraction of `seconds` after `start`."""
+
+    def until(fraction):
+        return start + fraction * seconds
+
+    steps = []
+    if "act" not in without:
+        policy = act.build(device=device)
+        for size, share in ((1, 0.5), (2, 0.66)):
+            batch = act.ACT.batch(size, cameras=1, height=240, width=320, device=device)
+            settings = {"cameras": 1, "image_size": "240x320"}
+            steps.append(supervised_step(device, until(share), "act", policy, batch, size, settings, "fp32"))
+        del policy
+    if "ppo" not in without:
+        for envs, share in ((64, 0.71), (256, 0.8)):
+            steps.append(ppo_step(device, until(share), envs))
+    memory = available_bytes()
+    if "smolvla" in without:
+        pass
+    elif not bf16_is_native(device):
+        say("  no native bf16 here: SmolVLA is not timed")
+    elif memory is not None and memory < SMOLVLA_BYTES:
+        say(f"  {memory / 2**30:.1f} GiB free, {SMOLVLA_BYTES >> 30} needed: SmolVLA is not timed")
+    else:
+        policy = smolvla.build(layers=2, device=device)
+        batch = smolvla.SmolVLA.batch(1, cameras=1, device=device)
+        settings = {"cameras": 1, "num_vlm_layers": 2}
+        steps.append(supervised_step(device, until(0.97), "smolvla", policy, batch, 1, settings, "bf16"))
+    return steps
+
+
+def disturbances(load, steps):
+    """Why these figures may not be this machine's own, or an empty list."""
+    reasons = []
+    if load is not None and load > 0.5 + 0.1 * torch.get_num_threads():
+        reasons.append(f"load average {load:.1f} before the start")
+    for step in steps:
+        seen = step.get("update_s") or step["learning_s"]
+        if seen["high"] > 1.3 * seen["median_s"]:
+            reasons.append(f"{step['policy']} steps vary by {seen['high'] / seen['median_s'] - 1:.0%}")
+    return reasons
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="Example: python torch_probe.py -o probe.json")
+    parser.add_argument("-o", "--output", default="torch_probe.json")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0 = PyTorch's default")
+    parser.add_argument("--seconds", type=float, default=60.0, help="about how long all of it may take")
+    parser.add_argument("--without", default="", help="comma-separated steps to leave out: act, ppo, smolvla")
+    options = parser.parse_args()
+    if options.threads < 0 or not 1 <= options.seconds <= 3600:
+        parser.error("--threads must be 0 or more, --seconds between 1 and 3600")
+    name = options.device
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        parser.error("this PyTorch sees no CUDA device; try --device cpu")
+    device = torch.device(name)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    torch.backends.cuda.matmul.allow_tf32 = True  # as LeRobot's training sets it
+    torch.backends.cudnn.benchmark = True
+    torch.manual_seed(1)
+    start, load_before = time.monotonic(), load_average()
+    say(f"PyTorch {torch.__version__} on {name}, {torch.get_num_threads()} threads")
+    host = host_costs(device)
+    say(f"  host: {host['op_s']['median_s'] * 1e6:.1f} us per forward op, {host['backward_op_s']['median_s'] * 1e6:.1f} us backward")
+    ops = time_entries(device, start + 0.35 * options.seconds, host["call_s"]["median_s"])
+    steps = time_steps(device, start, options.seconds, options.without.split(","))
+    result = {
+        "format": FORMAT, "version": VERSION, "torch": torch.__version__, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "device": name, "device_name": torch.cuda.get_device_name() if name == "cuda" else platform.processor() or platform.machine(),
+        "threads": torch.get_num_threads(), "bf16_native": bf16_is_native(device), "tf32": name == "cuda",
+        "load_average_before": load_before, "disturbed": disturbances(load_before, steps), "host": host, "entries": ops, "steps": steps,
+    }  # fmt: skip
+    for reason in result["disturbed"]:
+        say(f"  disturbed: {reason}; close other programs and run again")
+    temporary = options.output + ".part"
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(result, file, indent=1)
+        file.write("\n")
+    os.replace(temporary, options.output)
+    say(f"wrote {options.output}; next: stepgauge fit RUN.h5 --probe {options.output} -o machine.h5")
+
+
+if __name__ == "__main__":
+    main()
