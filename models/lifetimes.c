@@ -19,7 +19,7 @@ typedef struct plan {
     int32_t *last_program;           /* per storage: that uses it */
 } plan;
 
-static const uint32_t NEVER = UINT32_MAX;
+enum { NEVER = UINT32_MAX };
 
 static int32_t storage_of(const sg_graph *g, sg_tid t) {
     return g->tensors.at[t].storage;

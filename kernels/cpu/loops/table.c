@@ -1,0 +1,40 @@
+/* table.c: the loops of this instruction set, gathered. */
+#include "kernels/cpu/loops/isa.h"
+
+#define LOOP(name) .name = SG_NAME(sg_##name)
+
+const sg_loops SG_NAME(sg_loops) = {
+    .isa = SG_TEXT(SG_ISA),
+    LOOP(load),
+    LOOP(store),
+    LOOP(unary),
+    LOOP(unary_bwd),
+    LOOP(binary),
+    LOOP(ternary),
+    LOOP(fill),
+    LOOP(sum),
+    LOOP(sum_squares),
+    LOOP(max),
+    LOOP(min),
+    LOOP(dot),
+    LOOP(add_rows),
+    LOOP(softmax),
+    LOOP(softmax_bwd),
+    LOOP(layer_norm),
+    LOOP(layer_norm_bwd),
+    LOOP(rms_norm),
+    LOOP(rms_norm_bwd),
+    LOOP(norm_bwd_weights),
+    LOOP(exp_shifted),
+    LOOP(philox),
+    LOOP(uniform),
+    LOOP(normal),
+    LOOP(bernoulli),
+    LOOP(dropout),
+    LOOP(dropout_bwd),
+    LOOP(adamw),
+    LOOP(pool_max),
+    LOOP(pool_gather_u8),
+    LOOP(pool_gather_i64),
+    LOOP(transpose),
+};

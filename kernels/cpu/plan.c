@@ -1,0 +1,129 @@
+/* plan.c: from an op to a plan, whatever its kind. */
+#include "kernels/cpu/cpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- text -------------------------------------------------------------------------------------------------------------- */
+
+static size_t append(char *text, size_t bytes, size_t at, const char *part) {
+    size_t n = strlen(part);
+    if (at + n >= bytes) n = bytes - 1 - at;
+    memcpy(text + at, part, n);
+    text[at + n] = '\0';
+    return at + n;
+}
+
+static size_t append_desc(char *text, size_t bytes, size_t at, const sg_desc *desc) {
+    char part[32];
+    at = append(text, bytes, at, " ");
+    at = append(text, bytes, at, sg_dtype_name((sg_dtype)desc->dtype));
+    for (int d = 0; d < desc->ndim; d++) {
+        (void)snprintf(part, sizeof part, "%c%lld", d ? ',' : '[', (long long)desc->size[d]);
+        at = append(text, bytes, at, part);
+    }
+    return append(text, bytes, at, desc->ndim ? "]" : "[]");
+}
+
+void sg_op_text(const sg_op *op, char *text, size_t bytes) {
+    enum { SHOWN = 4 };
+    size_t at = append(text, bytes, 0, sg_op_kind_name((sg_op_kind)op->kind));
+    if (op->attrs.fn != SG_FN_NONE) {
+        at = append(text, bytes, at, " ");
+        at = append(text, bytes, at, sg_fn_name((sg_fn)op->attrs.fn));
+    }
+    for (int i = 0; i < op->n_in && i < SHOWN; i++) at = append_desc(text, bytes, at, &op->desc[i]);
+    if (op->n_in > SHOWN) at = append(text, bytes, at, " ..");
+    at = append(text, bytes, at, " ->");
+    for (int i = 0; i < op->n_out && i < SHOWN; i++) at = append_desc(text, bytes, at, &op->desc[op->n_in + i]);
+    if (op->n_out > SHOWN) (void)append(text, bytes, at, " ..");
+}
+
+sg_code sg_refuse(const sg_op *op, const char *reason, sg_status *status) {
+    char text[384];
+    sg_op_text(op, text, sizeof text);
+    return sg_fail(status, SG_NO, "the cpu device cannot run %s: %s", text, reason);
+}
+
+/* ---- by kind ----------------------------------------------------------------------------------------------------------- */
+
+static sg_prepare prepare_of(sg_op_kind kind) {
+    switch (kind) {
+    case SG_OP_MATMUL: return sg_prepare_matmul;
+    case SG_OP_CONV: return sg_prepare_conv;
+    case SG_OP_CONV_BWD_DATA: return sg_prepare_conv_bwd_data;
+    case SG_OP_CONV_BWD_WEIGHTS: return sg_prepare_conv_bwd_weights;
+    case SG_OP_MAXPOOL: return sg_prepare_maxpool;
+    case SG_OP_MAXPOOL_BWD: return sg_prepare_maxpool_bwd;
+    case SG_OP_RESIZE: return sg_prepare_resize;
+    case SG_OP_PAD: return sg_prepare_pad;
+    case SG_OP_SOFTMAX:
+    case SG_OP_SOFTMAX_BWD:
+    case SG_OP_LAYER_NORM:
+    case SG_OP_LAYER_NORM_BWD:
+    case SG_OP_RMS_NORM:
+    case SG_OP_RMS_NORM_BWD: return sg_prepare_rows;
+    case SG_OP_ATTENTION: return sg_prepare_attention;
+    case SG_OP_ATTENTION_BWD: return sg_prepare_attention_bwd;
+    case SG_OP_UNARY:
+    case SG_OP_UNARY_BWD:
+    case SG_OP_BINARY:
+    case SG_OP_TERNARY:
+    case SG_OP_FOREACH: return sg_prepare_elementwise;
+    case SG_OP_COPY: return sg_prepare_copy;
+    case SG_OP_FILL: return sg_prepare_fill;
+    case SG_OP_IOTA: return sg_prepare_iota;
+    case SG_OP_CUMSUM: return sg_prepare_cumsum;
+    case SG_OP_CAT: return sg_prepare_cat;
+    case SG_OP_REDUCE: return sg_prepare_reduce;
+    case SG_OP_NORM_ALL: return sg_prepare_norm_all;
+    case SG_OP_EMBEDDING: return sg_prepare_embedding;
+    case SG_OP_EMBEDDING_BWD: return sg_prepare_embedding_bwd;
+    case SG_OP_DROPOUT:
+    case SG_OP_DROPOUT_BWD: return sg_prepare_dropout;
+    case SG_OP_RANDOM: return sg_prepare_random;
+    case SG_OP_ADAMW: return sg_prepare_adamw;
+    case SG_OP_KIND_COUNT: break;
+    }
+    return NULL;
+}
+
+sg_code sg_plan_state(sg_plan *plan, size_t bytes, sg_status *status) {
+    plan->state = calloc(1, bytes);
+    return plan->state ? SG_OK : sg_fail_memory(status, bytes, "a plan");
+}
+
+sg_code sg_plan_new(sg_device *device, const sg_op *op, sg_plan **out, sg_status *status) {
+    *out = NULL;
+    const char *wrong = sg_op_check(op);
+    if (wrong) return sg_fail(status, SG_BAD_INPUT, "unsound op %s: %s", sg_op_kind_name((sg_op_kind)op->kind), wrong);
+    size_t descs = (size_t)(op->n_in + op->n_out);
+    sg_desc *desc = malloc(descs * sizeof *desc);
+    sg_plan *plan = calloc(1, sizeof *plan);
+    if (!desc || !plan) {
+        free(desc);
+        free(plan);
+        return sg_fail_memory(status, descs * sizeof *desc + sizeof *plan, "a plan");
+    }
+    memcpy(desc, op->desc, descs * sizeof *desc);
+    plan->op = *op;
+    plan->op.desc = desc;
+    sg_code code = prepare_of((sg_op_kind)op->kind)(device, plan, status);
+    if (code != SG_OK) {
+        sg_plan_free(plan);
+        return code;
+    }
+    *out = plan;
+    return SG_OK;
+}
+
+void sg_plan_free(sg_plan *plan) {
+    if (!plan) return;
+    if (plan->free_state)
+        plan->free_state(plan->state);
+    else
+        free(plan->state);
+    free((void *)plan->op.desc);
+    free(plan);
+}
