@@ -25,6 +25,20 @@ static sg_tid power_backward(sg_graph *g, sg_tid dy, sg_tid x, double exponent) 
     return sg_mul(g, dy, slope);
 }
 
+/* dy (s (1 + x (1 - s))) with s = sigmoid x: how PyTorch's dispatcher shows silu_backward, and how the launch counts of
+ * SmolVLA were taken; on a CPU it is one kernel. */
+static sg_tid silu_backward_composed(sg_graph *g, sg_tid dy, sg_tid x) {
+    sg_tid s = sg_unary(g, SG_FN_SIGMOID, x, 0, 0);
+    if (!sg_graph_has(g, s)) return SG_NO_TENSOR;
+    sg_attrs one = {.alpha = 1};
+    sg_desc shape = *sg_graph_desc(g, s);
+    sg_tid ones = sg_graph_empty(g, &shape);
+    sg_emit_into(g, SG_OP_FILL, &one, NULL, 0, &ones, 1);
+    sg_tid rest = sg_binary_in_place(g, SG_FN_SUB, ones, s, 1);
+    sg_tid slope = sg_mul(g, s, sg_add_scalar(g, sg_mul(g, x, rest), 1));
+    return sg_mul(g, dy, slope);
+}
+
 /* where((x >= low) & (x <= high), dy, 0); an open side is not compared. */
 static sg_tid clamp_backward(sg_graph *g, sg_tid dy, sg_tid x, double low, double high) {
     sg_tid zero = sg_full(g, sg_graph_has(g, dy) ? sg_graph_dtype(g, dy) : SG_F32, 0, NULL, 0);
@@ -85,9 +99,13 @@ void sg_derive_unary(sg_derivation *d) {
     case SG_FN_RELU:
     case SG_FN_TANH:
     case SG_FN_SIGMOID: d->dx[0] = sg_unary_backward(g, a, fn, dy, sg_saved_output(d)); return;
+    case SG_FN_SILU:
+        d->dx[0] = sg_graph_eager(g) && g->profile.device_class == SG_DEVICE_CLASS_CUDA
+                       ? silu_backward_composed(g, dy, x)
+                       : sg_unary_backward(g, a, fn, dy, x);
+        return;
     case SG_FN_GELU_TANH:
     case SG_FN_GELU_ERF:
-    case SG_FN_SILU:
     case SG_FN_ELU: d->dx[0] = sg_unary_backward(g, a, fn, dy, x); return;
     case SG_FN_NOT:
     case SG_FN_SIGN:

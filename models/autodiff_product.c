@@ -37,13 +37,15 @@ static sg_tid second_factor_2d(sg_graph *g, sg_tid dc, sg_tid a, sg_tid b) {
     return sg_transpose(g, product(g, sg_transpose(g, dc, 0, 1), NULL, a, NULL), 0, 1);
 }
 
-/* As PyTorch does: transposed views; mm gives the first factor's gradient first, bmm the second's. */
+/* As PyTorch does: transposed views; addmm gives the first factor's gradient first, mm and bmm the second's. */
 static void factors_eager(sg_derivation *d, sg_tid dc) {
     sg_graph *g = d->g;
     sg_tid a = d->in[0], b = d->in[1];
     if (d->op.desc[0].ndim == 2) {
+        bool second_first = (d->op.attrs.flags & SG_HAS_BIAS) == 0;
+        if (sg_wants(d, 1) && second_first) d->dx[1] = second_factor_2d(g, dc, a, b);
         if (sg_wants(d, 0)) d->dx[0] = first_factor_2d(g, dc, a, b);
-        if (sg_wants(d, 1)) d->dx[1] = second_factor_2d(g, dc, a, b);
+        if (sg_wants(d, 1) && !second_first) d->dx[1] = second_factor_2d(g, dc, a, b);
         return;
     }
     if (sg_wants(d, 1)) d->dx[1] = product(g, sg_transpose(g, a, -2, -1), NULL, dc, NULL);

@@ -52,6 +52,29 @@ static void derive_parts(sg_derivation *d) {
     d->dx[0] = unbind ? sg_stack(g, d->node.n_out, parts, dim) : sg_cat(g, d->node.n_out, parts, dim);
 }
 
+/* CopySlices: a copy of dy, of which the overwritten part (cloned) belongs to the source and is zero for the base. */
+static void derive_copy_slice(sg_derivation *d) {
+    sg_graph *g = d->g;
+    const sg_desc base = *sg_graph_desc(g, d->in[0]), source = *sg_graph_desc(g, d->in[1]);
+    int dim = (int)d->node.number[0];
+    int64_t start = d->node.number[1], length = source.size[dim];
+    sg_attrs attrs = {0};
+    if (!sg_graph_eager(g) && !sg_wants(d, 0)) {
+        d->dx[1] = sg_slice(g, d->dy[0], dim, start, length);
+        return;
+    }
+    sg_desc shape = sg_desc_like(&base);
+    shape.dtype = sg_graph_desc(g, d->dy[0])->dtype;
+    sg_tid copy = sg_graph_empty(g, &shape);
+    sg_emit_into(g, SG_OP_COPY, &attrs, d->dy, 1, &copy, 1);
+    sg_tid part = sg_slice(g, copy, dim, start, length);
+    d->dx[1] = sg_clone(g, part);
+    if (!sg_wants(d, 0)) return;
+    sg_tid zero = zeros(g, &source);
+    sg_emit_into(g, SG_OP_COPY, &attrs, &zero, 1, &part, 1);
+    d->dx[0] = copy;
+}
+
 void sg_derive_view(sg_derivation *d) {
     sg_graph *g = d->g;
     const int64_t *number = d->node.number;
@@ -70,6 +93,7 @@ void sg_derive_view(sg_derivation *d) {
     case SG_RULE_EXPAND: d->dx[0] = d->dy[0]; break;
     case SG_RULE_SPLIT:
     case SG_RULE_UNBIND: derive_parts(d); break;
+    case SG_RULE_COPY_SLICE: derive_copy_slice(d); break;
     default: sg_no_rule(d, "a view"); break;
     }
 }

@@ -39,6 +39,7 @@ typedef enum sg_rule {
     SG_RULE_EXPAND,
     SG_RULE_SPLIT,
     SG_RULE_UNBIND,
+    SG_RULE_COPY_SLICE, /* inputs base, source; number = dim, start */
     SG_RULE_COUNT
 } sg_rule;
 
@@ -65,6 +66,7 @@ typedef struct sg_tensor_state {
 typedef struct sg_storage_state {
     int32_t holders;    /* sum over its tensors */
     int32_t last_write; /* newest in-place write in writes, or -1 */
+    int32_t program;    /* that was being recorded when it was made: the one that allocates it */
 } sg_storage_state;
 
 /* An in-place write of bytes [from, to) of a storage. */
@@ -176,6 +178,10 @@ sg_tid sg_graph_view(sg_graph *g, sg_tid base, const sg_desc *desc, int64_t offs
 /* Several views of base made by one call (chunk, split, unbind): one node. */
 void sg_graph_views(sg_graph *g, sg_tid base, int n, const sg_desc *desc, const int64_t *offset, sg_rule rule,
                     int64_t number0, sg_tid *out);
+/* Memory that nothing has written yet: costs the host what a view does. */
+sg_tid sg_graph_empty(sg_graph *g, const sg_desc *desc);
+/* A tape node for what no single op or view stands for; nothing happens unless gradients are on and an input needs one. */
+void sg_graph_node(sg_graph *g, sg_rule rule, const sg_tid *in, int n_in, sg_tid out, int64_t number0, int64_t number1);
 /* A view that the framework makes for its own books (detach): nothing uses the tensor. */
 sg_tid sg_graph_detach(sg_graph *g, sg_tid x);
 bool sg_graph_entry(sg_graph *g, sg_entry_kind kind, int32_t index, uint32_t args);

@@ -1,6 +1,6 @@
 /* lifetimes.c: where each storage is allocated and freed.
  *
- * A storage is allocated right before the first entry that writes it and freed after its last use, or when its last
+ * A storage is allocated right before the first entry that writes or views it and freed after its last use, or when its last
  * hold ends (a local of the forward, a node of the backward). Gradients live until zero-grad drops them, across programs
  * where they are accumulated. Persistent storages have no entries: they exist before the first program. */
 #include "models/graph_state.h"
@@ -11,6 +11,7 @@
 /* What one program does with each storage; positions count entries, a FREE at position p stands before entry p. */
 typedef struct plan {
     sg_graph *g;
+    int32_t program;
     size_t n_entries, n_storages;
     uint32_t *alloc_at, *free_at;    /* per storage; NEVER: not in this program */
     int32_t *next;                   /* per storage: the next one allocated (freed) at the same position */
@@ -25,9 +26,11 @@ static int32_t storage_of(const sg_graph *g, sg_tid t) {
     return g->tensors.at[t].storage;
 }
 
-static void use(plan *p, int32_t storage, size_t position, bool writes) {
+/* `begins`: an entry that may come first (a write, a view of empty memory). */
+static void use(plan *p, int32_t storage, size_t position, bool begins) {
     if (p->g->storages.at[storage].persistent) return;
-    if (p->free_at[storage] == NEVER) p->alloc_at[storage] = writes ? (uint32_t)position : NEVER;
+    if (p->free_at[storage] == NEVER && begins && p->g->storage_state.at[storage].program == p->program)
+        p->alloc_at[storage] = (uint32_t)position;
     if (p->free_at[storage] == NEVER || p->free_at[storage] < position + 1)
         p->free_at[storage] = (uint32_t)position + 1;
 }
@@ -46,7 +49,7 @@ static void scan(plan *p, const sg_draft *draft) {
         const sg_entry *entry = &draft->entries.at[i];
         switch ((sg_entry_kind)entry->kind) {
         case SG_ENTRY_OP: scan_op(p, entry, i); break;
-        case SG_ENTRY_VIEW: use(p, storage_of(g, g->args.at[entry->args]), i, false); break;
+        case SG_ENTRY_VIEW: use(p, storage_of(g, g->args.at[entry->args]), i, true); break;
         case SG_ENTRY_WAIT:
             if (entry->index >= 0) use(p, storage_of(g, entry->index), i, false);
             break;
@@ -129,6 +132,7 @@ static bool weave(plan *p, sg_draft *draft) {
 
 static bool place(plan *p, int32_t program) {
     sg_draft *draft = &p->g->programs.at[program];
+    p->program = program;
     p->n_entries = draft->entries.count;
     p->alloc_head = malloc((p->n_entries + 1) * sizeof *p->alloc_head);
     p->free_head = malloc((p->n_entries + 1) * sizeof *p->free_head);

@@ -33,6 +33,12 @@ sg_tid sg_cat(sg_graph *g, int n, const sg_tid *x, int dim);
 sg_tid sg_stack(sg_graph *g, int n, const sg_tid *x, int dim);
 sg_tid sg_pad2d(sg_graph *g, sg_tid x, int64_t left, int64_t right, int64_t top, int64_t bottom, double value);
 
+/* Writes source into start.. of dim of base (x[.., start:] = source): 1 view, 1 op. Returns base's new value; base itself
+ * must not be used any more. */
+sg_tid sg_copy_slice(sg_graph *g, sg_tid base, int dim, int64_t start, sg_tid source);
+
+/* Memory without values (to be written by sg_copy_slice or sg_emit_into): no op, 1 view. */
+sg_tid sg_empty(sg_graph *g, sg_dtype dtype, int ndim, const int64_t *size);
 /* Sources: 1 op. */
 sg_tid sg_full(sg_graph *g, sg_dtype dtype, int ndim, const int64_t *size, double value);
 sg_tid sg_arange(sg_graph *g, sg_dtype dtype, double start, double step, int64_t n);

@@ -38,6 +38,25 @@ sg_tid sg_to(sg_graph *g, sg_tid x, sg_dtype dtype) {
     return copy_to(g, x, &out);
 }
 
+sg_tid sg_copy_slice(sg_graph *g, sg_tid base, int dim, int64_t start, sg_tid source) {
+    if (!sg_graph_has(g, base) || !sg_graph_has(g, source)) return SG_NO_TENSOR;
+    const sg_desc whole = *sg_graph_desc(g, base), *part = sg_graph_desc(g, source);
+    int at = sg_graph_dim(g, whole.ndim, dim, "copy into a slice");
+    if (at < 0) return SG_NO_TENSOR;
+    if (part->ndim != whole.ndim) {
+        sg_graph_fail(g, SG_BAD_INPUT, "copy into a slice: the source has another number of dims");
+        return SG_NO_TENSOR;
+    }
+    g->no_grad++; /* one node stands for the view, the copy and the new value */
+    sg_tid slice = sg_slice(g, base, at, start, part->size[at]);
+    sg_attrs attrs = {0};
+    sg_emit_into(g, SG_OP_COPY, &attrs, &source, 1, &slice, 1);
+    sg_tid out = sg_graph_detach(g, base);
+    g->no_grad--;
+    sg_graph_node(g, SG_RULE_COPY_SLICE, (const sg_tid[]){base, source}, 2, out, at, start);
+    return out;
+}
+
 /* ---- joins ----------------------------------------------------------------------------------------------------- */
 
 /* Brings all to the widest dtype, as cat does (each conversion is a kernel). out has room for n. */
@@ -166,6 +185,15 @@ static sg_tid source(sg_graph *g, sg_op_kind kind, const sg_attrs *attrs, sg_dty
     sg_tid y;
     sg_emit(g, kind, attrs, NULL, 0, &out, &y, 1);
     return y;
+}
+
+sg_tid sg_empty(sg_graph *g, sg_dtype dtype, int ndim, const int64_t *size) {
+    if (ndim < 0 || ndim > SG_MAX_DIMS) {
+        sg_graph_fail(g, SG_BAD_INPUT, "a tensor of %d dims; at most %d are possible", ndim, SG_MAX_DIMS);
+        return SG_NO_TENSOR;
+    }
+    sg_desc out = sg_desc_make(dtype, ndim, size);
+    return sg_graph_empty(g, &out);
 }
 
 sg_tid sg_full(sg_graph *g, sg_dtype dtype, int ndim, const int64_t *size, double value) {

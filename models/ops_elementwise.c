@@ -191,8 +191,8 @@ static sg_tid dropout_unfused(sg_graph *g, sg_tid x, double p, int batch_dim, in
     const sg_desc *in = sg_graph_desc(g, x);
     sg_desc out = *in;
     sg_desc_like_operands(&out, in, 1);
-    sg_tid noise;
-    sg_emit(g, SG_OP_RANDOM, &attrs, NULL, 0, &out, &noise, 1);
+    sg_tid noise = sg_graph_empty(g, &out);
+    sg_emit_into(g, SG_OP_RANDOM, &attrs, NULL, 0, &noise, 1);
     return sg_mul(g, x, sg_unary_in_place(g, SG_FN_DIV_SCALAR, noise, 1 - p, 0));
 }
 

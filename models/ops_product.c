@@ -72,6 +72,35 @@ sg_tid sg_product(sg_graph *g, const sg_product_spec *p) {
     return y;
 }
 
+static sg_desc with_batch(const sg_desc *x, const sg_desc *batch) {
+    sg_desc like = *batch;
+    memcpy(like.size + batch->ndim - 2, x->size + x->ndim - 2, 2 * sizeof *x->size);
+    return sg_desc_broadcast_to(x, &like);
+}
+
+/* As at::matmul: repeat the batch dims, fold them into one, bmm, unfold. */
+static sg_tid matmul_folded(sg_graph *g, sg_tid a, sg_tid b, const sg_desc *a_wide, const sg_desc *b_wide) {
+    int ndim = a_wide->ndim;
+    const int64_t m = a_wide->size[ndim - 2], k = a_wide->size[ndim - 1], n = b_wide->size[ndim - 1];
+    a = sg_reshape(g, sg_expand(g, a, ndim, a_wide->size), 3, (const int64_t[]){-1, m, k});
+    b = sg_reshape(g, sg_expand(g, b, ndim, b_wide->size), 3, (const int64_t[]){-1, k, n});
+    sg_product_spec spec = {.a = a, .b = b, .bias = SG_NO_TENSOR, .residual = SG_NO_TENSOR};
+    sg_tid c = sg_product(g, &spec);
+    int64_t size[SG_MAX_DIMS];
+    memcpy(size, a_wide->size, sizeof size);
+    size[ndim - 1] = n;
+    return sg_view(g, c, ndim, size);
+}
+
+/* at::matmul flattens a factor with batch dims onto a matrix when that needs no copy or the matrix is trained. */
+static bool folds(const sg_graph *g, sg_tid x, sg_tid matrix) {
+    const sg_desc *in = sg_graph_desc(g, x);
+    sg_desc flat;
+    return in->ndim == 2 || g->tensor_state.at[matrix].requires_grad ||
+           sg_desc_view_as(in, 2, (const int64_t[]){sg_desc_count(in) / in->size[in->ndim - 1], in->size[in->ndim - 1]},
+                           &flat);
+}
+
 /* ---- linear ---------------------------------------------------------------------------------------------------- */
 
 /* An activation goes into the product where the profile fuses it and its backward can do without its input. */
@@ -98,6 +127,8 @@ sg_tid sg_linear_act(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, sg_fn ac
                       (long long)w.size[1]);
         return SG_NO_TENSOR;
     }
+    if (sg_graph_eager(g) && bias == SG_NO_TENSOR && act == SG_FN_NONE && in.ndim > 2 && !folds(g, x, weight))
+        return sg_matmul(g, x, sg_transpose(g, weight, 0, 1));
     const sg_tid operands[3] = {x, weight, bias};
     bool fused = can_fuse(g, act, tracks(g, operands, 3));
     if (in.ndim != 2) x = sg_reshape(g, x, 2, (const int64_t[]){-1, w.size[1]});
@@ -124,26 +155,6 @@ sg_tid sg_linear(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias) {
 
 /* ---- matmul ---------------------------------------------------------------------------------------------------- */
 
-static sg_desc with_batch(const sg_desc *x, const sg_desc *batch) {
-    sg_desc like = *batch;
-    memcpy(like.size + batch->ndim - 2, x->size + x->ndim - 2, 2 * sizeof *x->size);
-    return sg_desc_broadcast_to(x, &like);
-}
-
-/* As at::matmul: repeat the batch dims, fold them into one, bmm, unfold. */
-static sg_tid matmul_folded(sg_graph *g, sg_tid a, sg_tid b, const sg_desc *a_wide, const sg_desc *b_wide) {
-    int ndim = a_wide->ndim;
-    const int64_t m = a_wide->size[ndim - 2], k = a_wide->size[ndim - 1], n = b_wide->size[ndim - 1];
-    a = sg_reshape(g, sg_expand(g, a, ndim, a_wide->size), 3, (const int64_t[]){-1, m, k});
-    b = sg_reshape(g, sg_expand(g, b, ndim, b_wide->size), 3, (const int64_t[]){-1, k, n});
-    sg_product_spec spec = {.a = a, .b = b, .bias = SG_NO_TENSOR, .residual = SG_NO_TENSOR};
-    sg_tid c = sg_product(g, &spec);
-    int64_t size[SG_MAX_DIMS];
-    memcpy(size, a_wide->size, sizeof size);
-    size[ndim - 1] = n;
-    return sg_view(g, c, ndim, size);
-}
-
 sg_tid sg_matmul(sg_graph *g, sg_tid a, sg_tid b) {
     a = sg_autocast_down(g, a);
     b = sg_autocast_down(g, b);
@@ -154,7 +165,7 @@ sg_tid sg_matmul(sg_graph *g, sg_tid a, sg_tid b) {
                       g->modules.at[g->module].name);
         return SG_NO_TENSOR;
     }
-    if (db.ndim == 2 && da.ndim > 2) {
+    if (db.ndim == 2 && da.ndim > 2 && (!sg_graph_eager(g) || folds(g, a, b))) {
         sg_tid flat = sg_reshape(g, a, 2, (const int64_t[]){-1, da.size[da.ndim - 1]});
         sg_product_spec spec = {.a = flat, .b = b, .bias = SG_NO_TENSOR, .residual = SG_NO_TENSOR};
         int64_t size[SG_MAX_DIMS];
@@ -169,7 +180,8 @@ sg_tid sg_matmul(sg_graph *g, sg_tid a, sg_tid b) {
         return SG_NO_TENSOR;
     }
     sg_desc a_wide = with_batch(&da, &batch), b_wide = with_batch(&db, &batch);
-    if (batch.ndim > 4 || (sg_graph_eager(g) && batch.ndim == 4)) return matmul_folded(g, a, b, &a_wide, &b_wide);
+    if (batch.ndim > 4 || (sg_graph_eager(g) && (batch.ndim == 4 || da.ndim != db.ndim)))
+        return matmul_folded(g, a, b, &a_wide, &b_wide);
     sg_product_spec spec = {
         .a = a, .b = b, .a_desc = &a_wide, .b_desc = &b_wide, .bias = SG_NO_TENSOR, .residual = SG_NO_TENSOR};
     return sg_product(g, &spec);

@@ -26,12 +26,16 @@ sg_tid sg_softmax(sg_graph *g, sg_tid x) {
     return y;
 }
 
-/* One fp32 value per row: the shape of x with a last dim of 1. */
+static sg_dtype statistic_dtype(const sg_desc *x) {
+    return x->dtype == SG_F64 ? SG_F64 : SG_F32;
+}
+
+/* One value per row: the shape of x with a last dim of 1. */
 static sg_desc row_statistic(const sg_desc *x) {
     int64_t size[SG_MAX_DIMS];
     memcpy(size, x->size, sizeof size);
     size[x->ndim - 1] = 1;
-    return sg_desc_make(SG_F32, x->ndim, size);
+    return sg_desc_make(statistic_dtype(x), x->ndim, size);
 }
 
 sg_tid sg_layer_norm(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, double eps) {
@@ -68,7 +72,7 @@ sg_tid sg_attention(sg_graph *g, sg_tid q, sg_tid k, sg_tid v, sg_tid mask) {
     }
     sg_desc packed =
         sg_desc_make((sg_dtype)dq.dtype, 4, (const int64_t[]){dq.size[0], dq.size[2], dq.size[1], dq.size[3]});
-    sg_desc out[2] = {packed, sg_desc_make(SG_F32, 3, dq.size)};
+    sg_desc out[2] = {packed, sg_desc_make(statistic_dtype(&dq), 3, dq.size)};
     out[0].size[1] = packed.size[2];
     out[0].size[2] = packed.size[1];
     out[0].stride[1] = packed.stride[2];

@@ -196,7 +196,8 @@ static void make_state(sg_graph *g) {
 /* ---- clipping ----------------------------------------------------------------------------------------------------- */
 
 static sg_tid norm_of(sg_graph *g, int32_t n, const sg_tid *x) {
-    sg_desc out = sg_desc_make(SG_F32, 1, (const int64_t[]){n});
+    if (!sg_graph_has(g, x[0])) return SG_NO_TENSOR;
+    sg_desc out = sg_desc_make(sg_graph_dtype(g, x[0]) == SG_F64 ? SG_F64 : SG_F32, 1, (const int64_t[]){n});
     sg_attrs attrs = {.count = n};
     sg_tid y;
     sg_emit(g, SG_OP_NORM_ALL, &attrs, x, n, &out, &y, 1);

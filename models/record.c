@@ -118,7 +118,8 @@ int32_t sg_graph_storage(sg_graph *g, uint64_t bytes, sg_role role, bool persist
         return -1;
     }
     g->storages.at[g->storages.count] = (sg_storage){.bytes = bytes, .role = (uint8_t)role, .persistent = persistent};
-    g->storage_state.at[g->storage_state.count++] = (sg_storage_state){.last_write = -1};
+    g->storage_state.at[g->storage_state.count++] =
+        (sg_storage_state){.last_write = -1, .program = (int32_t)g->programs.count - 1};
     return (int32_t)g->storages.count++;
 }
 
@@ -372,6 +373,22 @@ sg_tid sg_graph_view(sg_graph *g, sg_tid base, const sg_desc *desc, int64_t offs
     sg_node node = {.rule = (uint8_t)rule, .op = -1, .n_in = 1, .n_out = 1, .number = {number0, number1}};
     if (add_node(g, node, &base, &out)) attach_outputs(g, &out, 1);
     return g->failed ? SG_NO_TENSOR : out;
+}
+
+void sg_graph_node(sg_graph *g, sg_rule rule, const sg_tid *in, int n_in, sg_tid out, int64_t number0,
+                   int64_t number1) {
+    if (!sound_tensors(g, in, n_in) || !sg_graph_has(g, out) || !records_gradient(g, rule, in, n_in)) return;
+    sg_node node = {.rule = (uint8_t)rule, .op = -1, .n_in = n_in, .n_out = 1, .number = {number0, number1}};
+    if (add_node(g, node, in, &out)) attach_outputs(g, &out, 1);
+}
+
+sg_tid sg_graph_empty(sg_graph *g, const sg_desc *desc) {
+    if (!sg_graph_draft(g)) return SG_NO_TENSOR;
+    sg_tid out = new_output(g, desc);
+    uint32_t args;
+    if (out < 0 || !room_for_args(g, 1, &args)) return SG_NO_TENSOR;
+    g->args.at[g->args.count++] = out;
+    return sg_graph_entry(g, SG_ENTRY_VIEW, -1, args) ? out : SG_NO_TENSOR;
 }
 
 sg_tid sg_graph_detach(sg_graph *g, sg_tid x) {
