@@ -32,6 +32,8 @@ void sg_point_clear(sg_point *point) {
         free(point->raw[q]);
         point->raw[q] = NULL;
     }
+    free(point->rank_update_s);
+    point->rank_update_s = NULL;
 }
 
 static uint64_t fnv1a(uint64_t hash, const char *text) {

@@ -55,6 +55,8 @@ typedef struct sg_point {
     int64_t iterations, warmup;
     sg_statistic q[SG_Q_COUNT]; /* seconds */
     double *raw[SG_Q_COUNT];    /* per iteration, this rank's; NULL when not recorded */
+    /* update_s of every rank, rank by rank: config.ranks x iterations; NULL with one rank or when not recorded */
+    double *rank_update_s;
     double samples_per_s, env_steps_per_s;
     uint64_t peak_allocated_bytes, peak_reserved_bytes, resident_bytes;
     double rank_spread; /* (slowest - fastest) / median of ranks' update_s */
@@ -73,7 +75,7 @@ typedef struct sg_point {
     double frame_s; /* decode of one camera frame by one loader worker, NAN: none */
 } sg_point;
 
-void sg_point_clear(sg_point *point); /* frees raw */
+void sg_point_clear(sg_point *point); /* frees raw and rank_update_s */
 uint64_t sg_point_key(const sg_point_config *config);
 /* Median, mean and 95 % interval of the median of n values; n >= 1. */
 sg_statistic sg_statistic_of(const double *values, size_t n);

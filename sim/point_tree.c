@@ -124,6 +124,37 @@ static bool recorded(const sg_statistic *s) {
     return s->median != 0 || s->mean != 0 || s->low != 0 || s->high != 0;
 }
 
+static sg_code put_list(sg_h5tree *group, const char *name, const double *values, size_t n, sg_status *status) {
+    sg_code code = SG_OK;
+    for (size_t i = 0; code == SG_OK && i < n; i++) code = check_f64(name, values[i], status);
+    return code == SG_OK ? sg_h5tree_set_doubles(group, name, values, n, status) : code;
+}
+
+/* A copy of the dataset of that name, which must have n finite values; NULL when there is none. */
+static sg_code get_list(const sg_h5tree *group, const char *name, uint64_t n, double **values, sg_status *status) {
+    const sg_h5tree_value *list = sg_h5tree_value_of(group, name, SG_H5TREE_DOUBLES);
+    if (!list) return SG_OK;
+    if (list->n != n)
+        return sg_fail(status, SG_BAD_INPUT, "'%s' has %zu values, but its iterations make %" PRIu64, name, list->n, n);
+    sg_code code = SG_OK;
+    for (size_t i = 0; code == SG_OK && i < list->n; i++) code = check_f64(name, list->doubles[i], status);
+    if (code != SG_OK) return code;
+    *values = reallocarray(NULL, list->n ? list->n : 1, sizeof **values);
+    if (!*values) return sg_fail_memory(status, list->n * sizeof **values, name);
+    if (list->n) memcpy(*values, list->doubles, list->n * sizeof **values);
+    return SG_OK;
+}
+
+/* Values of rank_update_s; SG_BAD_INPUT when there cannot be so many. */
+static sg_code rank_values(const sg_point *point, uint64_t *n, sg_status *status) {
+    if (point->iterations >= 0 && point->config.ranks >= 0 &&
+        !__builtin_mul_overflow((uint64_t)point->iterations, (uint64_t)point->config.ranks, n) &&
+        *n < SIZE_MAX / sizeof(double))
+        return SG_OK;
+    return sg_fail(status, SG_BAD_INPUT, "%" PRId64 " ranks with %" PRId64 " iterations are too many values",
+                   point->config.ranks, point->iterations);
+}
+
 static sg_code put_quantity(const sg_point *point, sg_quantity q, sg_h5tree *group, sg_status *status) {
     sg_statistic s = point->q[q];
     char name[64];
@@ -135,24 +166,7 @@ static sg_code put_quantity(const sg_point *point, sg_quantity q, sg_h5tree *gro
         if (code == SG_OK) code = sg_h5tree_set_f64(group, name, *part_of(&s, part), status);
     }
     if (code != SG_OK || !point->raw[q]) return code;
-    for (int64_t i = 0; i < point->iterations; i++)
-        if ((code = check_f64(sg_quantity_name(q), point->raw[q][i], status)) != SG_OK) return code;
-    return sg_h5tree_set_doubles(group, sg_quantity_name(q), point->raw[q], (size_t)point->iterations, status);
-}
-
-static sg_code get_raw(const sg_h5tree *group, sg_quantity q, sg_point *point, sg_status *status) {
-    const sg_h5tree_value *raw = sg_h5tree_value_of(group, sg_quantity_name(q), SG_H5TREE_DOUBLES);
-    if (!raw) return SG_OK;
-    if ((uint64_t)point->iterations != raw->n)
-        return sg_fail(status, SG_BAD_INPUT, "'%s' has %zu values for %" PRId64 " iterations", raw->name, raw->n,
-                       point->iterations);
-    sg_code code = SG_OK;
-    for (size_t i = 0; i < raw->n; i++)
-        if ((code = check_f64(raw->name, raw->doubles[i], status)) != SG_OK) return code;
-    point->raw[q] = reallocarray(NULL, raw->n ? raw->n : 1, sizeof(double));
-    if (!point->raw[q]) return sg_fail_memory(status, raw->n * sizeof(double), raw->name);
-    if (raw->n) memcpy(point->raw[q], raw->doubles, raw->n * sizeof(double));
-    return SG_OK;
+    return put_list(group, sg_quantity_name(q), point->raw[q], (size_t)point->iterations, status);
 }
 
 static sg_code get_quantity(const sg_h5tree *group, sg_quantity q, sg_point *point, sg_status *status) {
@@ -165,7 +179,8 @@ static sg_code get_quantity(const sg_h5tree *group, sg_quantity q, sg_point *poi
         code = sg_h5tree_get_f64(group, name, part_of(&point->q[q], part), status);
         if (code == SG_OK) code = check_f64(name, *part_of(&point->q[q], part), status);
     }
-    return code == SG_OK ? get_raw(group, q, point, status) : code;
+    if (code != SG_OK) return code;
+    return get_list(group, sg_quantity_name(q), (uint64_t)point->iterations, &point->raw[q], status);
 }
 
 sg_code sg_point_to_tree(const sg_point *point, int64_t sequence, sg_h5tree *group, sg_status *status) {
@@ -173,6 +188,10 @@ sg_code sg_point_to_tree(const sg_point *point, int64_t sequence, sg_h5tree *gro
     sg_code code = sg_h5tree_set_i64(group, "sequence", sequence, status);
     if (code == SG_OK) code = put_fields(group, sg_point_fields(), point, false, status);
     for (int q = 0; code == SG_OK && q < SG_Q_COUNT; q++) code = put_quantity(point, (sg_quantity)q, group, status);
+    uint64_t n = 0;
+    if (code == SG_OK) code = rank_values(point, &n, status);
+    if (code == SG_OK && point->rank_update_s)
+        code = put_list(group, "rank_update_s", point->rank_update_s, (size_t)n, status);
     if (code == SG_OK) code = sg_h5tree_group(group, "config", &config, status);
     if (code == SG_OK) code = put_fields(config, sg_config_fields(), &point->config, true, status);
     return code;
@@ -185,6 +204,9 @@ sg_code sg_point_from_tree(const sg_h5tree *group, sg_point *point, int64_t *seq
     if (code == SG_OK) code = get_fields(config, sg_config_fields(), &point->config, status);
     if (code == SG_OK) code = get_fields(group, sg_point_fields(), point, status);
     for (int q = 0; code == SG_OK && q < SG_Q_COUNT; q++) code = get_quantity(group, (sg_quantity)q, point, status);
+    uint64_t n = 0;
+    if (code == SG_OK) code = rank_values(point, &n, status);
+    if (code == SG_OK) code = get_list(group, "rank_update_s", n, &point->rank_update_s, status);
     if (code != SG_OK) return code;
     char name[SG_POINT_NAME_BYTES];
     point->key = sg_point_key(&point->config);

@@ -191,6 +191,32 @@ static void test_round_trip(void **state) {
     sg_run_clear(&run);
 }
 
+static void test_every_rank(void **state) {
+    scene *s = *state;
+    double all[3 * ITERATIONS];
+    for (int i = 0; i < 3 * ITERATIONS; i++) all[i] = 1 + i;
+    sg_point point = make_point(4);
+    point.config.ranks = 3;
+    point.rank_update_s = all;
+    sg_run_writer *writer = open_writer(s->path);
+    assert_int_equal(sg_run_writer_append(writer, &point, NULL), SG_OK);
+    all[5] = NAN;
+    assert_int_equal(sg_run_writer_append(writer, &point, NULL), SG_BAD_INPUT);
+    sg_run_writer_close(writer);
+    sg_run run = read_run(s->path);
+    all[5] = 6;
+    assert_memory_equal(run.points[0].rank_update_s, all, sizeof all);
+    sg_run_clear(&run);
+}
+
+static void too_many_ranks(sg_h5tree *root, sg_h5tree *point) {
+    (void)root;
+    assert_int_equal(sg_h5tree_set_i64(point, "iterations", INT64_MAX, NULL), SG_OK);
+    for (size_t i = 0; i < point->n_values; i++) /* no raw times, so that only the product is wrong */
+        if (point->values[i].kind == SG_H5TREE_DOUBLES) point->values[i].name[0] = '_';
+    assert_int_equal(sg_h5tree_set_i64(point->groups[0], "ranks", INT64_MAX, NULL), SG_OK);
+}
+
 static void test_append_replace_order(void **state) {
     scene *s = *state;
     static const int64_t batches[] = {8, 1, 4, 2};
@@ -396,8 +422,9 @@ static void test_hostile_runs(void **state) {
     expect_bad_tree(s->path, no_config, "lacks the group 'config'");
     expect_bad_tree(s->path, other_config, "another configuration than its name");
     expect_bad_tree(s->path, long_name, "'policy'");
-    expect_bad_tree(s->path, short_raw, "40 values for 41 iterations");
+    expect_bad_tree(s->path, short_raw, "40 values, but its iterations make 41");
     expect_bad_tree(s->path, negative_count, "cannot be negative");
+    expect_bad_tree(s->path, too_many_ranks, "too many values");
     expect_bad_tree(s->path, not_finite, "'update_s_low'");
     expect_bad_tree(s->path, not_finite_raw, "'update_s'");
     expect_bad_tree(s->path, no_boolean, "neither 0 nor 1");
@@ -552,20 +579,11 @@ static void test_killed_writers(void **state) {
 int main(void) {
 #define SCENE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_key),
-        cmocka_unit_test(test_statistic),
-        SCENE(test_round_trip),
-        SCENE(test_empty_run),
-        SCENE(test_append_replace_order),
-        SCENE(test_odd_descriptions),
-        SCENE(test_refused_points),
-        SCENE(test_damaged_files),
-        SCENE(test_hostile_runs),
-        SCENE(test_two_writers),
-        SCENE(test_no_folder),
-        SCENE(test_disk_full_then_room),
-        SCENE(test_full_tmpfs),
-        SCENE(test_killed_writers),
+        cmocka_unit_test(test_key),      cmocka_unit_test(test_statistic), SCENE(test_round_trip),
+        SCENE(test_empty_run),           SCENE(test_every_rank),           SCENE(test_append_replace_order),
+        SCENE(test_odd_descriptions),    SCENE(test_refused_points),       SCENE(test_damaged_files),
+        SCENE(test_hostile_runs),        SCENE(test_two_writers),          SCENE(test_no_folder),
+        SCENE(test_disk_full_then_room), SCENE(test_full_tmpfs),           SCENE(test_killed_writers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
