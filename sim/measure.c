@@ -1,0 +1,334 @@
+/* measure.c: the measurement protocol, step by step as docs/measurement.md tells it. */
+#include "sim/measure.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/transport.h"
+#include "sim/clock.h"
+#include "sim/environment.h"
+#include "sim/host_state.h"
+#include "sim/loader.h"
+#include "sim/measure_record.h"
+
+/* Seconds within which all ranks must be there when a communicator is made, and answer each other later. */
+static const double COMMUNICATOR_TIMEOUT_S = 60;
+
+typedef struct session {
+    const sg_training *training;
+    const sg_device_api *api;
+    const sg_measure_options *options;
+    const sg_point_config *config;
+    int ranks;
+    sg_device *device;
+    sg_device_info info;
+    sg_comm *comm;
+    void *ballot; /* device memory of one vote */
+    sg_loader *loader;
+    sg_environment *environment;
+    sg_walker *walker;
+    sg_record record;
+    sg_host_state before;
+    double start_s, iteration_s; /* when it all began; wall time of the latest iteration, both halves */
+} session;
+
+enum { BALLOT_BYTES = 512 };
+
+/* ---- what a measurement needs ------------------------------------------------------------------------------------ */
+
+static bool steps_of_kind(const sg_training *t, sg_step_kind kind) {
+    for (size_t b = 0; b < t->n_blocks; b++)
+        for (size_t s = 0; s < t->blocks[b].n_steps; s++)
+            if (t->blocks[b].steps[s].kind == kind) return true;
+    return false;
+}
+
+/* On host memory a training that does not fit ends in a killed process, not in an error: so it is asked before. */
+static sg_code check_memory(const session *s, sg_status *status) {
+    if (s->info.executes && strcmp(s->info.kind, "cuda") == 0) return SG_OK;
+    const sg_training *t = s->training;
+    uint64_t needed = sg_training_peak_bytes(t), batch = 0, available = sg_host_available_bytes();
+    for (size_t i = 0; i < t->n_inputs; i++)
+        if (t->inputs[i].source != SG_INPUT_STORAGE) batch += sg_desc_span_bytes(&t->tensors[t->inputs[i].tensor].desc);
+    int prefetch = s->options->prefetch > 0 ? s->options->prefetch : 4;
+    double total = (double)needed + (double)batch * (1 + (double)s->options->workers * prefetch);
+    total *= s->ranks;
+    if (!available || total <= (double)available) return SG_OK;
+    return sg_fail(status, SG_NO,
+                   "%s with batch %lld needs %.1f GiB of memory here, %.1f GiB are free: take a smaller batch%s",
+                   t->policy, (long long)t->batch, total / 0x1p30, (double)available / 0x1p30,
+                   s->options->workers > 1 ? " or fewer loader workers" : "");
+}
+
+static sg_code open_device(session *s, sg_status *status) {
+    const sg_device_options open = {.threads = s->options->threads};
+    sg_code code = s->api->open(&open, &s->device, status);
+    if (!code) code = s->api->info(s->device, &s->info, status);
+    if (code || s->ranks == 1) return code;
+    if (!s->api->comm_create)
+        return sg_fail(status, SG_MACHINE, "device %s has no communicator: measure with one rank", s->info.kind);
+    const sg_comm_options join = {.rank = s->options->rank,
+                                  .ranks = s->ranks,
+                                  .bootstrap = s->options->bootstrap,
+                                  .timeout_s = COMMUNICATOR_TIMEOUT_S};
+    code = s->api->comm_create(s->device, &join, &s->comm, status);
+    return code ? code : s->api->segment_alloc(s->device, BALLOT_BYTES, &s->ballot, status);
+}
+
+static sg_code open_session(session *s, sg_status *status) {
+    const sg_training *t = s->training;
+    const sg_measure_options *o = s->options;
+    sg_code code = open_device(s, status);
+    if (!code) code = check_memory(s, status);
+    if (!code && steps_of_kind(t, SG_STEP_LOADER)) {
+        const sg_loader_options loader = {.training = t,
+                                          .workers = o->workers,
+                                          .prefetch = o->prefetch,
+                                          .seed = o->seed,
+                                          .rank = o->rank,
+                                          .ranks = s->ranks};
+        code = sg_loader_open(&loader, &s->loader, status);
+    }
+    if (!code && steps_of_kind(t, SG_STEP_ENVIRONMENT)) {
+        const sg_environment_options environment = {.env_step_s = 1e-6 * t->env_step_us,
+                                                    .envs = t->envs > 0 ? t->envs : 1};
+        code = sg_environment_open(&environment, &s->environment, status);
+    }
+    if (code) return code;
+    const sg_walk_options walk = {.api = s->api,
+                                  .device = s->device,
+                                  .seed = o->seed,
+                                  .rank = o->rank,
+                                  .ranks = s->ranks,
+                                  .comm = s->comm,
+                                  .loader = s->loader,
+                                  .environment = s->environment};
+    return sg_walker_open(t, &walk, &s->walker, status);
+}
+
+static void close_session(session *s) {
+    sg_walker_close(s->walker);
+    sg_environment_close(s->environment);
+    sg_loader_close(s->loader);
+    if (s->ballot) s->api->segment_free(s->device, s->ballot, BALLOT_BYTES);
+    if (s->comm) s->api->comm_destroy(s->device, s->comm);
+    if (s->device) s->api->close(s->device);
+    sg_record_clear(&s->record);
+}
+
+/* ---- decisions that all ranks take together ---------------------------------------------------------------------- */
+
+/* The sum of all ranks' numbers. */
+static sg_code vote(session *s, float mine, float *sum, sg_status *status) {
+    *sum = mine;
+    if (s->ranks == 1) return SG_OK;
+    const sg_device_api *api = s->api;
+    sg_code code = api->copy(s->device, s->ballot, &mine, sizeof mine, SG_COPY_TO_DEVICE, SG_STREAM_COMPUTE, status);
+    if (!code) code = api->stream_wait(s->device, SG_STREAM_COMPUTE, status);
+    if (!code) code = api->all_reduce_mean(s->device, s->comm, s->ballot, 1, SG_F32, status);
+    if (!code) code = api->stream_wait(s->device, SG_STREAM_COLLECTIVE, status);
+    if (!code) code = api->copy(s->device, sum, s->ballot, sizeof *sum, SG_COPY_TO_HOST, SG_STREAM_COMPUTE, status);
+    if (!code) code = api->stream_wait(s->device, SG_STREAM_COMPUTE, status);
+    *sum *= (float)s->ranks;
+    return code;
+}
+
+static bool stop_asked(const session *s) {
+    return s->options->stop && *s->options->stop;
+}
+
+/* Enough is enough for this rank. */
+static bool enough(const session *s) {
+    const sg_measure_options *o = s->options;
+    int64_t n = (int64_t)s->record.n, least = o->min_iterations > 0 ? o->min_iterations : 1;
+    if (n < least) return false;
+    if (o->max_iterations > 0 && n >= o->max_iterations) return true;
+    /* the profile afterwards takes about one more iteration */
+    if (o->time_budget_s > 0 && sg_clock_s() - s->start_s + 2 * s->iteration_s > o->time_budget_s) return true;
+    return o->tight > 0 && sg_record_spread(&s->record) <= o->tight;
+}
+
+/* Rank 0 decides when it is enough, any rank may have been interrupted. */
+static sg_code decide(session *s, bool *done, bool *stopped, sg_status *status) {
+    const float DONE = 1, STOPPED = 1024;
+    float mine = (s->options->rank == 0 && enough(s) ? DONE : 0) + (stop_asked(s) ? STOPPED : 0), sum;
+    sg_code code = vote(s, mine, &sum, status);
+    *stopped = sum >= STOPPED;
+    *done = sum >= DONE;
+    return code;
+}
+
+/* ---- the protocol ------------------------------------------------------------------------------------------------ */
+
+static void tell(const session *s, const char *what) {
+    const sg_measure_options *o = s->options;
+    if (!o->progress) return;
+    double n = (double)s->record.n, least = o->min_iterations > 0 ? (double)o->min_iterations : 1;
+    double fraction = n / fmax(least, o->max_iterations > 0 ? (double)o->max_iterations : least);
+    if (o->time_budget_s > 0) fraction = fmax(fraction, (sg_clock_s() - s->start_s) / o->time_budget_s);
+    if (n < least) fraction = fmin(fraction, n / least);
+    o->progress(o->user, fmin(fraction, 1), what);
+}
+
+static void tell_iteration(const session *s) {
+    if (!s->options->progress) return;
+    char what[160];
+    sg_quantity main = sg_record_main(&s->record);
+    sg_statistic q = sg_statistic_of(s->record.raw[main], s->record.n);
+    (void)snprintf(what, sizeof what, "%s batch %lld: %zu iterations, %s %.4g s", s->training->policy,
+                   (long long)s->training->batch, s->record.n, sg_quantity_name(main), q.median);
+    tell(s, what);
+}
+
+static sg_code interrupted(sg_status *status) {
+    return sg_fail(status, SG_MACHINE, "interrupted");
+}
+
+/* The first iterations pay for pages, packed weights, first primitives; they are not counted. */
+static sg_code warm_up(session *s, sg_status *status) {
+    int64_t n = s->options->warmup > 1 ? s->options->warmup : 1;
+    for (int64_t i = 0; i < n; i++) {
+        tell(s, "warming up");
+        double start = sg_clock_s();
+        sg_code code = sg_walker_iteration(s->walker, NULL, status);
+        s->iteration_s = sg_clock_s() - start;
+        bool done, stopped;
+        if (!code) code = decide(s, &done, &stopped, status);
+        if (code) return code;
+        if (stopped) return interrupted(status);
+    }
+    sg_walker_reset_peak(s->walker);
+    return SG_OK;
+}
+
+/* One counted iteration; with several ranks a second one without the exchange stands beside it. */
+static sg_code one_iteration(session *s, sg_status *status) {
+    sg_step_times times, local;
+    double start = sg_clock_s(), local_update_s = NAN;
+    sg_code code = sg_walker_iteration(s->walker, &times, status);
+    if (!code && s->ranks > 1) {
+        sg_walker_set_communication(s->walker, false);
+        code = sg_walker_iteration(s->walker, &local, status);
+        sg_walker_set_communication(s->walker, true);
+        local_update_s = local.update_s;
+    }
+    if (!code) code = sg_record_add(&s->record, &times, local_update_s, status);
+    s->iteration_s = sg_clock_s() - start;
+    return code;
+}
+
+static sg_code count_iterations(session *s, bool *stopped, sg_status *status) {
+    for (bool done = false; !done;) {
+        sg_code code = one_iteration(s, status);
+        if (!code) code = decide(s, &done, stopped, status);
+        if (code) return code;
+        tell_iteration(s);
+    }
+    int64_t least = s->options->min_iterations > 0 ? s->options->min_iterations : 1;
+    return *stopped && (int64_t)s->record.n < least ? interrupted(status) : SG_OK;
+}
+
+/* Median seconds by op class of a few iterations in which each op is timed by itself. */
+static sg_code profile(session *s, double class_s[SG_CLASS_COUNT], sg_status *status) {
+    enum { MOST = 3 };
+    double seconds[MOST][SG_CLASS_COUNT];
+    double left_s = s->options->time_budget_s > 0 ? s->options->time_budget_s - (sg_clock_s() - s->start_s) : INFINITY;
+    /* ranks must agree on the number, and their clocks do not */
+    int n = s->ranks == 1 && left_s > 2 * MOST * s->iteration_s ? MOST : 1;
+    tell(s, "timing op classes");
+    for (int i = 0; i < n; i++) {
+        sg_code code = sg_walker_profile(s->walker, seconds[i], status);
+        if (code) return code;
+    }
+    for (int c = 0; c < SG_CLASS_COUNT; c++) {
+        double by_class[MOST];
+        for (int i = 0; i < n; i++) by_class[i] = seconds[i][c];
+        class_s[c] = sg_statistic_of(by_class, (size_t)n).median;
+    }
+    return SG_OK;
+}
+
+/* (slowest - fastest) / median of the ranks' median update; known to rank 0 alone. */
+static sg_code spread_over_ranks(session *s, sg_point *p, sg_status *status) {
+    const sg_transport_api *transport = s->options->bootstrap;
+    p->rank_spread = 0;
+    if (s->ranks == 1 || !transport || !transport->gather_doubles) return SG_OK;
+    double *all = calloc((size_t)s->ranks, sizeof *all);
+    if (!all) return sg_fail_memory(status, (uint64_t)s->ranks * sizeof *all, "times of the ranks");
+    sg_code code = transport->gather_doubles(&p->q[SG_Q_UPDATE].median, 1, all, status);
+    if (!code && s->options->rank == 0) {
+        double low = INFINITY, high = -INFINITY;
+        for (int i = 0; i < s->ranks; i++) {
+            low = fmin(low, all[i]);
+            high = fmax(high, all[i]);
+        }
+        p->rank_spread = (high - low) / sg_statistic_of(all, (size_t)s->ranks).median;
+    }
+    free(all);
+    return code;
+}
+
+/* Rates that were not formed as the configuration says (bf16 products in fp32) must not be fitted. */
+static bool rates_are_native(const session *s) {
+    for (size_t i = 0; i < s->training->n_ops; i++) {
+        int32_t compute = s->training->ops[i].attrs.compute;
+        if (compute == SG_COMPUTE_BF16 && !s->info.bf16_native) return false;
+        if (compute == SG_COMPUTE_F16 && !s->info.fp16_native) return false;
+    }
+    return true;
+}
+
+static sg_code run_protocol(session *s, sg_point *p, sg_status *status) {
+    bool stopped = false;
+    sg_code code = warm_up(s, status);
+    if (code) return code;
+    sg_host_state_read(&s->before);
+    code = count_iterations(s, &stopped, status);
+    if (code) return code;
+    sg_host_state after;
+    sg_host_state_read(&after);
+    sg_memory_peak peak;
+    sg_walker_peak(s->walker, &peak);
+    p->peak_allocated_bytes = peak.allocated_bytes;
+    p->peak_reserved_bytes = peak.reserved_bytes;
+    p->resident_bytes = sg_host_peak_resident_bytes();
+    for (int c = 0; c < SG_CLASS_COUNT; c++) p->class_s[c] = NAN;
+    if (!stopped && (code = profile(s, p->class_s, status))) return code;
+    p->frame_s = s->loader && s->training->cameras > 0 ? sg_loader_frame_s(s->loader) : NAN;
+    sg_record_finish(&s->record, p);
+    p->warmup = s->options->warmup > 1 ? s->options->warmup : 1;
+    p->fits_rates = rates_are_native(s);
+    (void)snprintf(p->source, sizeof p->source, "measured");
+    /* ranks that share these processors are no strangers */
+    bool shared = s->ranks > 1 && sg_host_processors() > 1;
+    sg_record_judge(p, &s->before, &after, shared ? s->ranks : 1);
+    return spread_over_ranks(s, p, status);
+}
+
+sg_code sg_measure_training(const sg_training *training, const sg_device_api *api, const sg_point_config *config,
+                            const sg_measure_options *options, sg_point *point, sg_status *status) {
+    sg_status unheard;
+    if (!status) status = &unheard;
+    memset(point, 0, sizeof *point);
+    point->config = *config;
+    point->key = sg_point_key(config);
+    session s = {.training = training,
+                 .api = api,
+                 .options = options,
+                 .config = config,
+                 .ranks = options->ranks > 0 ? options->ranks : 1,
+                 .start_s = sg_clock_s()};
+    sg_record_start(&s.record, training);
+    sg_host_reset_peak_resident();
+    sg_code code = open_session(&s, status);
+    if (!code) code = run_protocol(&s, point, status);
+    close_session(&s);
+    if (code) {
+        sg_point_clear(point);
+        memset(point, 0, sizeof *point);
+        return sg_fail_in(status, "measuring %s, batch %lld", training->policy, (long long)training->batch);
+    }
+    return SG_OK;
+}

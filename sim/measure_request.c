@@ -1,0 +1,103 @@
+/* measure_request.c: from a request to a measurement; a request as the configuration of a point, in one canonical form. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/module.h"
+#include "sim/host_state.h"
+#include "sim/measure.h"
+
+static void copy_text(char *to, size_t bytes, const char *from) {
+    (void)snprintf(to, bytes, "%s", from ? from : "");
+}
+
+/* A value in the form that equal values share: numbers as printed, booleans as words, lists without blanks. */
+static void canonical(sg_key_type type, const char *text, char *out, size_t bytes) {
+    char *end;
+    if (type == SG_KEY_INT || type == SG_KEY_REAL) {
+        double v = strtod(text, &end);
+        if (end != text && !*end) {
+            (void)snprintf(out, bytes, "%.15g", v);
+            return;
+        }
+    }
+    if (type == SG_KEY_BOOL) {
+        bool yes = strchr("1tTyY", text[0]) && text[0];
+        if (!yes && (text[0] == 'o' || text[0] == 'O')) yes = text[1] == 'n' || text[1] == 'N';
+        copy_text(out, bytes, yes ? "true" : "false");
+        return;
+    }
+    size_t n = 0;
+    for (; *text && n + 1 < bytes; text++)
+        if (*text != ' ' && *text != '\t' && *text != '[' && *text != ']') out[n++] = *text;
+    out[n] = 0;
+}
+
+/* Later settings win. */
+static const char *value_of(const sg_policy_request *r, const char *name) {
+    for (size_t i = r->n_settings; i-- > 0;)
+        if (strcmp(r->settings[i].name, name) == 0) return r->settings[i].value;
+    return NULL;
+}
+
+/* Keys in the family's order, so that the order of settings does not matter. */
+static sg_code write_settings(const sg_policy_request *r, const sg_family *family, sg_point_config *c,
+                              sg_status *status) {
+    size_t used = 0;
+    for (size_t i = 0; i < family->n_keys; i++) {
+        const sg_key *key = &family->keys[i];
+        const char *value = value_of(r, key->name);
+        if (!value) continue;
+        char given[512], usual[512];
+        canonical(key->type, value, given, sizeof given);
+        canonical(key->type, key->default_text ? key->default_text : "", usual, sizeof usual);
+        if (strcmp(given, usual) == 0) continue;
+        int n = snprintf(c->settings + used, sizeof c->settings - used, "%s%s=%s", used ? ";" : "", key->name, given);
+        if (n < 0 || (size_t)n >= sizeof c->settings - used)
+            return sg_fail(status, SG_BAD_INPUT, "the settings of %s take more than %zu characters: use fewer",
+                           r->policy, sizeof c->settings);
+        used += (size_t)n;
+    }
+    return SG_OK;
+}
+
+sg_code sg_measure_config(const sg_policy_request *r, const sg_training *t, const sg_measure_options *o,
+                          sg_point_config *c, sg_status *status) {
+    memset(c, 0, sizeof *c);
+    const sg_family *family = sg_family_find(r->policy);
+    if (!family) return sg_fail(status, SG_BAD_INPUT, "policy %s is unknown", r->policy);
+    copy_text(c->policy, sizeof c->policy, t->policy);
+    copy_text(c->framework, sizeof c->framework, t->framework);
+    copy_text(c->device, sizeof c->device, o->device);
+    copy_text(c->precision, sizeof c->precision, r->precision ? r->precision : family->default_precision);
+    copy_text(c->host, sizeof c->host, "native");
+    c->batch = t->batch;
+    c->ranks = o->ranks > 0 ? o->ranks : 1;
+    c->accumulation = t->accumulation;
+    c->threads = o->threads > 0 ? o->threads : sg_host_processors();
+    c->workers = o->workers;
+    c->envs = t->envs;
+    c->steps_per_env = t->steps_per_env;
+    c->cameras = t->cameras;
+    c->image_height = t->image_height;
+    c->image_width = t->image_width;
+    c->seed = o->seed;
+    return write_settings(r, family, c, status);
+}
+
+sg_code sg_measure(const sg_policy_request *request, const sg_measure_options *options, sg_point *point,
+                   sg_status *status) {
+    memset(point, 0, sizeof *point);
+    sg_policy_request asked = *request;
+    asked.ranks = options->ranks > 0 ? options->ranks : 1;
+    sg_training *training = NULL;
+    const sg_device_api *api;
+    sg_point_config config;
+    sg_code code = sg_policy_build(&asked, &training, status);
+    if (code) return code;
+    code = sg_measure_config(&asked, training, options, &config, status);
+    if (!code) code = sg_module_device(options->device, &api, status);
+    if (!code) code = sg_measure_training(training, api, &config, options, point, status);
+    sg_training_free(training);
+    return code;
+}
