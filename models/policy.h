@@ -20,6 +20,7 @@ typedef struct sg_key {
     double low, high;         /* inclusive bounds of numbers (and of list members) */
     const char *choices;      /* SG_KEY_TEXT: "a|b|c", or NULL */
     const char *help;         /* one line, with the unit */
+    const char *aliases;      /* other names that mean the same ("num_envs|n_envs"), or NULL */
 } sg_key;
 
 /* name = value as text, as given by --set, YAML or JSON; later settings win. */

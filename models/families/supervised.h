@@ -1,0 +1,34 @@
+/* supervised.h: the programs and the schedule of a policy that learns from a data set: preprocess, update. */
+#ifndef SG_MODELS_FAMILIES_SUPERVISED_H
+#define SG_MODELS_FAMILIES_SUPERVISED_H
+
+#include "models/families/family.h"
+#include "models/layers/linear.h"
+
+typedef struct sg_supervised {
+    void *policy;                                  /* handed to the functions below */
+    void (*preprocess)(sg_graph *g, void *policy); /* from inputs to the batch tensors that forward reads */
+    sg_tid (*forward)(sg_graph *g, void *policy);  /* -> scalar loss */
+    bool reads_loss_and_norm;                      /* LeRobot's loss.item() and grad_norm.item() at the end of a step */
+    sg_optimizer_spec optimizer;
+} sg_supervised;
+
+/* Emits the programs "preprocess" and "update" (with accumulation k also "micro-step first", "micro-step") and blocks. */
+void sg_supervised_build(sg_graph *g, const sg_supervised *supervised, int64_t accumulation);
+
+/* Camera `index`: u8 frames[b, 3, h, w]; channels-last where the profile keeps images so. */
+sg_tid sg_camera_input(sg_graph *g, int64_t index, int64_t batch, int64_t height, int64_t width);
+
+/* Buffers "mean" and "std" of a feature. */
+typedef struct sg_statistics {
+    sg_tid mean, deviation;
+} sg_statistics;
+sg_statistics sg_statistics_make(sg_graph *g, const char *feature, int ndim, const int64_t *size);
+/* (x - mean) / (deviation + eps) into `out`; mean and deviation broadcast to x. */
+void sg_normalise_vector(sg_graph *g, sg_tid x, sg_statistics statistics, sg_tid out);
+/* u8[b,3,h,w] -> fp32 / 255, then as above (statistics [3,1,1]) into `out`: four full-image passes, as LeRobot's. */
+void sg_normalise_image(sg_graph *g, sg_tid frames, sg_statistics statistics, sg_tid out);
+/* u8[b,3,h,w] -> fp32 / 255 into `out`, for policies that take images as they are. */
+void sg_scale_image(sg_graph *g, sg_tid frames, sg_tid out);
+
+#endif

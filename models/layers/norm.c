@@ -1,0 +1,46 @@
+/* norm.c: layer norm and RMS norm over the last dim. */
+#include "models/layers/norm.h"
+
+static sg_norm_layer norm_make(sg_graph *g, const char *name, int64_t width, double eps, bool bias,
+                               sg_layer_style style) {
+    sg_norm_layer layer = {sg_graph_text(g, "%s", name), SG_NO_TENSOR, SG_NO_TENSOR, eps};
+    sg_module_begin(g, "%s", name);
+    layer.weight = sg_param_constant(g, "weight", 1, &width, 1.0, style);
+    if (bias) layer.bias = sg_param_constant(g, "bias", 1, &width, 0.0, style);
+    sg_module_end(g);
+    return layer;
+}
+
+sg_norm_layer sg_layer_norm_make(sg_graph *g, const char *name, int64_t width, double eps, sg_layer_style style) {
+    return norm_make(g, name, width, eps, true, style);
+}
+
+sg_norm_layer sg_rms_norm_make(sg_graph *g, const char *name, int64_t width, double eps, sg_layer_style style) {
+    return norm_make(g, name, width, eps, false, style);
+}
+
+sg_tid sg_layer_norm_apply(sg_graph *g, const sg_norm_layer *layer, sg_tid x) {
+    sg_module_begin(g, "%s", layer->name);
+    sg_tid y = sg_layer_norm(g, x, layer->weight, layer->bias, layer->eps);
+    sg_module_end(g);
+    return y;
+}
+
+static sg_tid rms_norm_composed(sg_graph *g, const sg_norm_layer *layer, sg_tid x) {
+    const sg_desc *desc = sg_desc_of(g, x);
+    if (!desc) return SG_NO_TENSOR;
+    sg_dtype dtype = (sg_dtype)desc->dtype;
+    uint32_t last = 1u << (desc->ndim - 1);
+    sg_tid wide = sg_to(g, x, SG_F32);
+    sg_tid variance = sg_reduce(g, SG_FN_MEAN, sg_unary(g, SG_FN_SQUARE, wide, 0, 0), last, true);
+    sg_tid scale = sg_unary(g, SG_FN_RSQRT, sg_add_scalar(g, variance, layer->eps), 0, 0);
+    return sg_mul(g, layer->weight, sg_to(g, sg_mul(g, wide, scale), dtype));
+}
+
+sg_tid sg_rms_norm_apply(sg_graph *g, const sg_norm_layer *layer, sg_tid x) {
+    sg_module_begin(g, "%s", layer->name);
+    sg_tid y = sg_graph_profile(g)->fused_norms ? sg_rms_norm(g, x, layer->weight, layer->eps)
+                                                : rms_norm_composed(g, layer, x);
+    sg_module_end(g);
+    return y;
+}

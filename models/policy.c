@@ -1,0 +1,183 @@
+/* policy.c: the registry of families and the way from a request to a training. */
+#include "models/policy.h"
+
+#include <string.h>
+
+#include "models/families/family.h"
+
+enum { MAX_BATCH = 1 << 24, MAX_ACCUMULATION = 1 << 16, MAX_RANKS = 1 << 16, MAX_NAME = 64 };
+
+typedef struct family_builder {
+    void (*build)(sg_graph *g, const sg_family_build *build);
+    sg_code (*batch)(const sg_options *options, int64_t *batch, sg_status *status); /* NULL: the request's batch */
+    const char *batch_hint; /* what to use where a batch cannot be asked for */
+    bool own_bf16;          /* bf16 means the policy's own bf16 weights, not autocast over fp32 weights */
+} family_builder;
+
+static const family_builder builders[SG_FAMILY_COUNT] = {
+    [SG_FAMILY_ACT] = {.build = sg_act_build},
+    [SG_FAMILY_SMOLVLA] = {.build = sg_smolvla_build, .own_bf16 = true},
+    [SG_FAMILY_PPO] = {.build = sg_ppo_build,
+                       .batch = sg_ppo_batch,
+                       .batch_hint = "a mini-batch has envs x steps_per_env / mini_batches samples: use --envs, "
+                                     "--steps-per-env and --mini-batches"},
+    [SG_FAMILY_MLP] = {.build = sg_mlp_build},
+    [SG_FAMILY_TRANSFORMER] = {.build = sg_transformer_build},
+};
+
+/* ---- names ---- */
+
+static size_t smallest(size_t a, size_t b, size_t c) {
+    size_t least = a < b ? a : b;
+    return least < c ? least : c;
+}
+
+/* Levenshtein distance with transposition of neighbours; of longer names the first MAX_NAME characters count. */
+static size_t edit_distance(const char *a, const char *b) {
+    size_t n = strnlen(a, MAX_NAME), m = strnlen(b, MAX_NAME);
+    size_t row[3][MAX_NAME + 1];
+    for (size_t j = 0; j <= m; j++) row[0][j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        size_t *now = row[i % 3];
+        const size_t *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
+        now[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            now[j] = smallest(last[j] + 1, now[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1]));
+            bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            if (swapped && before[j - 2] + 1 < now[j]) now[j] = before[j - 2] + 1;
+        }
+    }
+    return row[n % 3][m];
+}
+
+const char *sg_nearest(const char *name, const char *const *known, size_t count) {
+    size_t length = strnlen(name, MAX_NAME), best = SIZE_MAX;
+    const char *nearest = NULL;
+    for (size_t i = 0; i < count; i++) {
+        size_t distance = edit_distance(name, known[i]);
+        /* A missing ending ("chunk" for "chunk_size") is likelier than as many typing errors. */
+        if (length >= 3 && strncmp(known[i], name, length) == 0 && distance > 1) distance = 1;
+        if (distance < best) {
+            best = distance;
+            nearest = known[i];
+        }
+    }
+    return best <= 1 + length / 4 ? nearest : NULL;
+}
+
+const char *sg_framework_name(sg_framework framework) {
+    switch (framework) {
+    case SG_FRAMEWORK_PYTORCH_EAGER: return "pytorch-eager";
+    case SG_FRAMEWORK_NATIVE: return "native";
+    case SG_FRAMEWORK_COUNT: break;
+    }
+    return "unknown";
+}
+
+const sg_family *sg_families(size_t *count) {
+    *count = SG_FAMILY_COUNT;
+    return sg_family_table;
+}
+
+static size_t family_index(const char *name) {
+    size_t i = 0;
+    while (i < SG_FAMILY_COUNT && strcmp(sg_family_table[i].name, name) != 0) i++;
+    return i;
+}
+
+const sg_family *sg_family_find(const char *name) {
+    size_t index = name ? family_index(name) : SG_FAMILY_COUNT;
+    return index < SG_FAMILY_COUNT ? &sg_family_table[index] : NULL;
+}
+
+static sg_code fail_policy(const char *name, sg_status *status) {
+    const char *names[SG_FAMILY_COUNT];
+    for (size_t i = 0; i < SG_FAMILY_COUNT; i++) names[i] = sg_family_table[i].name;
+    const char *near = sg_nearest(name, names, SG_FAMILY_COUNT);
+    return sg_fail(status, SG_BAD_INPUT,
+                   "unknown policy '%.80s'%s%s%s Known policies: act, smolvla, ppo, mlp, transformer", name,
+                   near ? ": did you mean '" : ".", near ? near : "", near ? "'?" : "");
+}
+
+/* ---- the request ---- */
+
+static sg_code check_count(const char *what, int64_t *value, int64_t otherwise, int64_t most, sg_status *status) {
+    if (*value == 0) *value = otherwise;
+    if (*value >= 1 && *value <= most) return SG_OK;
+    return sg_fail(status, SG_BAD_INPUT, "%s %lld is outside 1 to %lld", what, (long long)*value, (long long)most);
+}
+
+static sg_code resolve_batch(const sg_policy_request *request, size_t index, sg_family_build *build,
+                             sg_status *status) {
+    const family_builder *builder = &builders[index];
+    const char *policy = sg_family_table[index].name;
+    build->batch = request->batch;
+    build->accumulation = request->accumulation;
+    if (builder->batch) {
+        if (request->batch) {
+            return sg_fail(status, SG_BAD_INPUT, "policy %s takes no batch (%lld was given): %s", policy,
+                           (long long)request->batch, builder->batch_hint);
+        }
+        if (request->accumulation > 1) {
+            return sg_fail(status, SG_BAD_INPUT, "policy %s does not accumulate gradients: %s", policy,
+                           builder->batch_hint);
+        }
+        build->accumulation = 1;
+        return builder->batch(build->options, &build->batch, status);
+    }
+    sg_code code = check_count("batch", &build->batch, sg_family_table[index].default_batch, MAX_BATCH, status);
+    return code ? code : check_count("accumulation", &build->accumulation, 1, MAX_ACCUMULATION, status);
+}
+
+/* The profile for a precision. fp32 and tf32 say how fp32 products are formed; bf16 and fp16 are autocast over fp32
+ * weights, unless the policy keeps bf16 weights of its own. */
+static sg_code resolve_precision(const sg_policy_request *request, size_t index, sg_profile *profile, bool *own,
+                                 sg_status *status) {
+    const char *asked = request->precision;
+    bool own_bf16 = builders[index].own_bf16;
+    *own = !asked || (own_bf16 && strcmp(asked, "bf16") == 0);
+    if (*own) return SG_OK;
+    if (strcmp(asked, "fp32") == 0) {
+        profile->compute_f32 = SG_COMPUTE_F32;
+    } else if (strcmp(asked, "tf32") == 0) {
+        profile->compute_f32 = SG_COMPUTE_TF32;
+    } else if (!own_bf16 && (strcmp(asked, "bf16") == 0 || strcmp(asked, "fp16") == 0)) {
+        profile->autocast = true;
+        profile->autocast_dtype = strcmp(asked, "bf16") == 0 ? SG_BF16 : SG_F16;
+    } else {
+        return sg_fail(status, SG_BAD_INPUT, "precision '%.80s' is not one of %s for policy %s", asked,
+                       own_bf16 ? "fp32, tf32, bf16" : "fp32, tf32, bf16, fp16", sg_family_table[index].name);
+    }
+    return SG_OK;
+}
+
+static sg_code build_graph(const sg_policy_request *request, size_t index, sg_family_build *build, int64_t ranks,
+                           sg_training **training, sg_status *status) {
+    sg_profile profile = sg_profile_make(request->framework, request->device_class);
+    sg_code code = resolve_precision(request, index, &profile, &build->own_precision, status);
+    if (code) return code;
+    sg_graph *g = sg_graph_new(&profile, build->batch, build->accumulation, ranks, status);
+    if (!g) return status ? status->code : SG_MACHINE;
+    sg_training *made = sg_graph_training(g);
+    made->policy = sg_family_table[index].name;
+    builders[index].build(g, build);
+    return sg_graph_finish(g, training, status);
+}
+
+sg_code sg_policy_build(const sg_policy_request *request, sg_training **training, sg_status *status) {
+    *training = NULL;
+    const char *name = request->policy ? request->policy : "";
+    size_t index = family_index(name);
+    if (index == SG_FAMILY_COUNT) return fail_policy(name, status);
+    int64_t ranks = request->ranks;
+    sg_code code = check_count("ranks", &ranks, 1, MAX_RANKS, status);
+    if (code) return code;
+    sg_options *options = NULL;
+    code = sg_options_make(&sg_family_table[index], request->settings, request->n_settings, &options, status);
+    if (code) return code;
+    sg_family_build build = {.options = options};
+    code = resolve_batch(request, index, &build, status);
+    if (!code) code = build_graph(request, index, &build, ranks, training, status);
+    sg_options_free(options);
+    return code;
+}
