@@ -199,7 +199,9 @@ sg_code sg_options_make(const sg_family *family, const sg_setting *settings, siz
     return SG_OK;
 }
 
-void sg_options_free(sg_options *options) { free(options); }
+void sg_options_free(sg_options *options) {
+    free(options);
+}
 
 /* ---- access ---- */
 
@@ -214,9 +216,13 @@ int64_t sg_option_int(const sg_options *options, const char *key) {
     return value_of(options, key, SG_KEY_INT)->integer;
 }
 
-double sg_option_real(const sg_options *options, const char *key) { return value_of(options, key, SG_KEY_REAL)->real; }
+double sg_option_real(const sg_options *options, const char *key) {
+    return value_of(options, key, SG_KEY_REAL)->real;
+}
 
-bool sg_option_bool(const sg_options *options, const char *key) { return value_of(options, key, SG_KEY_BOOL)->flag; }
+bool sg_option_bool(const sg_options *options, const char *key) {
+    return value_of(options, key, SG_KEY_BOOL)->flag;
+}
 
 const char *sg_option_text(const sg_options *options, const char *key) {
     return value_of(options, key, SG_KEY_TEXT)->text;

@@ -31,8 +31,9 @@ static void configure(sg_act *m, const sg_family_build *build) {
                                       .pre_norm = sg_option_bool(o, "pre_norm")};
 }
 
-
-static int64_t encoder_tokens(const sg_act *m) { return 1 + (m->state > 0) + m->cameras * sg_act_map_tokens(m); }
+static int64_t encoder_tokens(const sg_act *m) {
+    return 1 + (m->state > 0) + m->cameras * sg_act_map_tokens(m);
+}
 
 static void check(sg_graph *g, const sg_act *m) {
     int64_t width = m->transformer.width, heads = m->transformer.heads;
@@ -64,8 +65,7 @@ static sg_detr_layer *layers_make(sg_graph *g, const sg_act *m, const char *name
 
 static sg_norm_layer norm_make(sg_graph *g, const sg_act *m, const char *name) {
     sg_module_begin(g, "%s", name);
-    sg_norm_layer norm =
-        sg_layer_norm_make(g, "norm", m->transformer.width, 1e-5, (sg_layer_style){.dtype = SG_F32});
+    sg_norm_layer norm = sg_layer_norm_make(g, "norm", m->transformer.width, 1e-5, (sg_layer_style){.dtype = SG_F32});
     sg_module_end(g);
     return norm;
 }

@@ -4,10 +4,14 @@
 
 #include <stdlib.h>
 
-int64_t sg_act_map_tokens(const sg_act *m) { return sg_resnet_side(m->height) * sg_resnet_side(m->width); }
+int64_t sg_act_map_tokens(const sg_act *m) {
+    return sg_resnet_side(m->height) * sg_resnet_side(m->width);
+}
 
 /* Tokens of one feature that is not an image: [b, d] -> [b, 1, d] where the batch is first. */
-static sg_tid as_token(sg_graph *g, sg_tid x) { return sg_unsqueeze(g, x, 1); }
+static sg_tid as_token(sg_graph *g, sg_tid x) {
+    return sg_unsqueeze(g, x, 1);
+}
 
 /* ---- variational encoder ---- */
 

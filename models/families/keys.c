@@ -15,7 +15,8 @@
         .name = (key), .type = SG_KEY_REAL, .default_text = (text), .low = (least), .high = (most), .help = (about),   \
         .aliases = (also)                                                                                              \
     }
-#define BOOL(key, text, about) { .name = (key), .type = SG_KEY_BOOL, .default_text = (text), .help = (about) }
+#define BOOL(key, text, about)                                                                                         \
+    { .name = (key), .type = SG_KEY_BOOL, .default_text = (text), .help = (about) }
 #define TEXT(key, text, words, about)                                                                                  \
     { .name = (key), .type = SG_KEY_TEXT, .default_text = (text), .choices = (words), .help = (about) }
 #define LIST(key, also, text, least, most, about)                                                                      \

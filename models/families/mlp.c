@@ -10,7 +10,9 @@ typedef struct mlp_policy {
     sg_regression regression;
 } mlp_policy;
 
-static void preprocess(sg_graph *g, void *policy) { sg_regression_preprocess(g, &((mlp_policy *)policy)->regression); }
+static void preprocess(sg_graph *g, void *policy) {
+    sg_regression_preprocess(g, &((mlp_policy *)policy)->regression);
+}
 
 static sg_tid forward(sg_graph *g, void *policy) {
     mlp_policy *m = policy;

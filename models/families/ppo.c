@@ -35,7 +35,8 @@ sg_code sg_ppo_batch(const sg_options *options, int64_t *batch, sg_status *statu
     int64_t mini_batches = sg_option_int(options, "mini_batches");
     *batch = envs * steps / mini_batches;
     if (*batch >= 1) return SG_OK;
-    return sg_fail(status, SG_BAD_INPUT, "mini_batches %lld (%s) exceeds the %lld steps collected (envs %lld x "
+    return sg_fail(status, SG_BAD_INPUT,
+                   "mini_batches %lld (%s) exceeds the %lld steps collected (envs %lld x "
                    "steps_per_env %lld): use fewer",
                    (long long)mini_batches, sg_option_origin(options, "mini_batches"), (long long)(envs * steps),
                    (long long)envs, (long long)steps);
@@ -133,8 +134,8 @@ static void storage(sg_graph *g, sg_ppo *m) {
         [SG_PPO_DONES] = {"storage.dones", 1, 0, 1},
     };
     for (int i = 0; i < SG_PPO_FIELD_COUNT; i++) {
-        sg_desc desc = sg_desc_make(i == SG_PPO_DONES ? SG_U8 : SG_F32, 3,
-                                    (int64_t[]){m->steps, m->envs, fields[i].width});
+        sg_desc desc =
+            sg_desc_make(i == SG_PPO_DONES ? SG_U8 : SG_F32, 3, (int64_t[]){m->steps, m->envs, fields[i].width});
         m->storage[i] = sg_input_tensor(g, fields[i].name, SG_INPUT_STORAGE, desc, fields[i].low, fields[i].high);
     }
     sg_desc order = sg_desc_make(SG_I64, 1, (int64_t[]){m->steps * m->envs});

@@ -15,17 +15,16 @@ static sg_tid normalised(sg_graph *g, const sg_ppo *m, const sg_ppo_normaliser *
 
 /* Running statistics take in one step's observations x[envs, width]. */
 static void take_in(sg_graph *g, const sg_ppo *m, const sg_ppo_normaliser *n, sg_tid x) {
-    sg_tid count = sg_add_scalar(g, n->count, (double)m->envs);
-    sg_copy_into(g, count, n->count);
+    sg_tid count = sg_unary_in_place(g, SG_FN_AFFINE, n->count, 1.0, (double)m->envs);
     sg_tid rate = sg_scale(g, sg_unary(g, SG_FN_RECIPROCAL, count, 0, 0), (double)m->envs);
     sg_tid mean = sg_reduce(g, SG_FN_MEAN, x, 1u << 0, true);
     sg_tid variance = sg_reduce(g, SG_FN_MEAN, sg_unary(g, SG_FN_SQUARE, sg_sub(g, x, mean), 0, 0), 1u << 0, true);
     sg_tid delta = sg_sub(g, mean, n->mean);
-    sg_binary_into(g, SG_FN_ADD, n->mean, sg_mul(g, delta, rate), n->mean);
-    sg_tid change = sg_mul(g, delta, sg_sub(g, mean, n->mean));
+    sg_tid moved = sg_binary_in_place(g, SG_FN_ADD, n->mean, sg_mul(g, delta, rate), 1.0);
+    sg_tid change = sg_mul(g, delta, sg_sub(g, mean, moved));
     change = sg_add(g, sg_sub(g, variance, n->variance), change);
-    sg_binary_into(g, SG_FN_ADD, n->variance, sg_mul(g, change, rate), n->variance);
-    sg_unary_into(g, SG_FN_SQRT, n->variance, 0, 0, n->deviation);
+    moved = sg_binary_in_place(g, SG_FN_ADD, n->variance, sg_mul(g, change, rate), 1.0);
+    sg_unary_into(g, SG_FN_SQRT, moved, 0, 0, n->deviation);
 }
 
 static sg_gaussian act(sg_graph *g, const sg_ppo *m, sg_tid obs) {

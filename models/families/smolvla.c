@@ -13,12 +13,16 @@ int64_t sg_smolvla_prefix(const sg_smolvla *m) {
     return m->cameras * sg_smolvla_image_tokens(m) + m->language + 1;
 }
 
-bool sg_smolvla_is_joint(const sg_smolvla *m, int64_t index) { return index % m->self_every == 0; }
+bool sg_smolvla_is_joint(const sg_smolvla *m, int64_t index) {
+    return index % m->self_every == 0;
+}
 
 /* ---- configuration ---- */
 
 /* Width of the expert's feed-forward layers: 4 x 2/3 of its own, rounded up to a multiple of 256. */
-static int64_t expert_feedforward(int64_t width) { return (4 * (2 * width / 3) + 255) / 256 * 256; }
+static int64_t expert_feedforward(int64_t width) {
+    return (4 * (2 * width / 3) + 255) / 256 * 256;
+}
 
 static void configure_sizes(sg_smolvla *m, const sg_options *o) {
     size_t n;
@@ -91,10 +95,11 @@ static void check(sg_graph *g, const sg_smolvla *m, const sg_options *o) {
                       "text_num_attention_heads %lld must be a multiple of text_num_key_value_heads %lld",
                       (long long)t->heads, (long long)t->kv_heads);
     if (t->head % 2 != 0 || m->expert_config.width % 2 != 0)
-        sg_graph_fail(g, SG_BAD_INPUT,
-                      "text_head_dim %lld and the expert's width %lld (text_hidden_size x expert_width_multiplier) must be "
-                      "even and positive: sines and cosines share them",
-                      (long long)t->head, (long long)m->expert_config.width);
+        sg_graph_fail(
+            g, SG_BAD_INPUT,
+            "text_head_dim %lld and the expert's width %lld (text_hidden_size x expert_width_multiplier) must be "
+            "even and positive: sines and cosines share them",
+            (long long)t->head, (long long)m->expert_config.width);
     if (m->expert_config.width < 2)
         sg_graph_fail(g, SG_BAD_INPUT, "expert_width_multiplier leaves the expert no width");
     if (experts > 0 && experts != m->layers)

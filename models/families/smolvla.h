@@ -31,7 +31,8 @@ typedef struct sg_smolvla {
     sg_decoder_layer *text, *expert;
     sg_norm_layer text_norm, expert_norm;
     sg_linear_layer state_proj, action_in_proj, action_out_proj, time_in, time_out;
-    sg_tid no_block, new_block; /* buffers: zeros [1, prefix - 1] and ones [1, 1 + chunk]: where attention blocks start */
+    sg_tid no_block,
+        new_block; /* buffers: zeros [1, prefix - 1] and ones [1, 1 + chunk]: where attention blocks start */
 } sg_smolvla;
 
 /* The training forward: -> scalar loss (flow matching, mean squared error). `policy` is an sg_smolvla. */

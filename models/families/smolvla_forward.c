@@ -161,8 +161,7 @@ static void joint_layer(sg_graph *g, layers *l, int64_t index) {
     query = sg_rotary_apply(g, &l->all, query);
     key = sg_rotary_apply(g, &l->all, key);
     sg_tid out = sg_grouped_attention(g, query, key, value, l->mask);
-    if (prefix_is_used(g, l, index))
-        l->prefix = finish(g, SG_TEXT_MODEL, text, l->prefix, sg_slice(g, out, 1, 0, p));
+    if (prefix_is_used(g, l, index)) l->prefix = finish(g, SG_TEXT_MODEL, text, l->prefix, sg_slice(g, out, 1, 0, p));
     l->suffix = finish(g, SG_EXPERT_MODEL, expert, l->suffix, sg_slice(g, out, 1, p, s));
 }
 
@@ -245,7 +244,9 @@ static sg_tid run_layers(sg_graph *g, layers *l, sg_tid mask, sg_tid positions) 
 
 /* ---- loss ---- */
 
-static void report(sg_graph *g, sg_tid losses) { sg_wait(g, sg_mean_all(g, sg_clone(g, losses))); }
+static void report(sg_graph *g, sg_tid losses) {
+    sg_wait(g, sg_mean_all(g, sg_clone(g, losses)));
+}
 
 static sg_tid loss_of(sg_graph *g, const sg_smolvla *m, sg_tid losses) {
     bool reads = sg_graph_profile(g)->unused_results; /* LeRobot's .item() for the log */

@@ -137,7 +137,8 @@ void sg_transformer_build(sg_graph *g, const sg_family_build *build) {
     transformer m;
     configure(&m, build);
     if (m.width % m.heads != 0) {
-        sg_graph_fail(g, SG_BAD_INPUT, "dim_model %lld must be a multiple of n_heads %lld: each head gets an equal part",
+        sg_graph_fail(g, SG_BAD_INPUT,
+                      "dim_model %lld must be a multiple of n_heads %lld: each head gets an equal part",
                       (long long)m.width, (long long)m.heads);
         return;
     }

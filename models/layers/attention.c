@@ -5,9 +5,13 @@
 
 #include "models/layers/products.h"
 
-bool sg_batch_first(const sg_graph *g) { return sg_graph_profile(g)->framework == SG_FRAMEWORK_NATIVE; }
+bool sg_batch_first(const sg_graph *g) {
+    return sg_graph_profile(g)->framework == SG_FRAMEWORK_NATIVE;
+}
 
-int sg_token_batch_dim(const sg_graph *g) { return sg_batch_first(g) ? 0 : 1; }
+int sg_token_batch_dim(const sg_graph *g) {
+    return sg_batch_first(g) ? 0 : 1;
+}
 
 sg_mha_layer sg_mha_make(sg_graph *g, const char *name, int64_t width, int64_t heads, double dropout,
                          sg_layer_style style) {
@@ -43,8 +47,7 @@ static sg_tid split_heads(sg_graph *g, const sizes *n, sg_tid x, int64_t tokens)
     return sg_transpose(g, heads, 0, 1);
 }
 
-static sg_tid attend_eager(sg_graph *g, const sg_mha_layer *layer, const sizes *n, const sg_tid in[3],
-                           sg_tid padding) {
+static sg_tid attend_eager(sg_graph *g, const sg_mha_layer *layer, const sizes *n, const sg_tid in[3], sg_tid padding) {
     sg_tid mask = padding == SG_NO_TENSOR ? SG_NO_TENSOR : additive_mask(g, n, padding);
     sg_tid weight[3], bias[3], part[3];
     sg_chunk(g, layer->in_weight, 0, 3, weight);
@@ -73,8 +76,7 @@ static sg_tid view_heads(sg_graph *g, const sizes *n, sg_tid x, int64_t tokens) 
     return sg_transpose(g, heads, 1, 2);
 }
 
-static void project_native(sg_graph *g, const sg_mha_layer *layer, const sizes *n, const sg_tid in[3],
-                           sg_tid part[3]) {
+static void project_native(sg_graph *g, const sg_mha_layer *layer, const sizes *n, const sg_tid in[3], sg_tid part[3]) {
     bool joint = in[0] == in[1];
     int64_t w = n->width, lengths[] = {joint ? 2 * w : w, w, w};
     int parts = joint ? 2 : 3;
@@ -111,12 +113,11 @@ sg_tid sg_mha_apply(sg_graph *g, const sg_mha_layer *layer, sg_tid query, sg_tid
     const sg_desc *q = sg_desc_of(g, query), *k = sg_desc_of(g, key);
     if (!q || !k) return SG_NO_TENSOR;
     int batch_dim = sg_token_batch_dim(g), token_dim = 1 - batch_dim;
-    sizes n = {q->size[batch_dim], layer->heads,        layer->width, layer->width / layer->heads,
-               q->size[token_dim], k->size[token_dim]};
+    sizes n = {q->size[batch_dim],          layer->heads,       layer->width,
+               layer->width / layer->heads, q->size[token_dim], k->size[token_dim]};
     const sg_tid in[] = {query, key, value};
     sg_module_begin(g, "%s", layer->name);
-    sg_tid y = sg_batch_first(g) ? attend_native(g, layer, &n, in, padding)
-                                 : attend_eager(g, layer, &n, in, padding);
+    sg_tid y = sg_batch_first(g) ? attend_native(g, layer, &n, in, padding) : attend_eager(g, layer, &n, in, padding);
     sg_module_end(g);
     return y;
 }

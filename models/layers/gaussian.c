@@ -3,11 +3,17 @@
 
 static const double log_sqrt_two_pi = 0.91893853320467274178, least_deviation = 1e-6, no_bound = 3.0e38;
 
-static sg_tid square(sg_graph *g, sg_tid x) { return sg_unary(g, SG_FN_SQUARE, x, 0, 0); }
+static sg_tid square(sg_graph *g, sg_tid x) {
+    return sg_unary(g, SG_FN_SQUARE, x, 0, 0);
+}
 
-static sg_tid logarithm(sg_graph *g, sg_tid x) { return sg_unary(g, SG_FN_LOG, x, 0, 0); }
+static sg_tid logarithm(sg_graph *g, sg_tid x) {
+    return sg_unary(g, SG_FN_LOG, x, 0, 0);
+}
 
-static sg_tid sum_actions(sg_graph *g, sg_tid x) { return sg_reduce(g, SG_FN_SUM, x, 1u << 1, false); }
+static sg_tid sum_actions(sg_graph *g, sg_tid x) {
+    return sg_reduce(g, SG_FN_SUM, x, 1u << 1, false);
+}
 
 sg_gaussian sg_gaussian_make(sg_graph *g, sg_tid mean, sg_tid deviation) {
     sg_gaussian d = {mean, SG_NO_TENSOR};

@@ -43,6 +43,5 @@ sg_tid sg_param_constant(sg_graph *g, const char *name, int ndim, const int64_t 
 sg_tid sg_buffer(sg_graph *g, const char *name, int ndim, const int64_t *size, double value) {
     return sg_param(
         g, name, ndim, size,
-        (sg_param_spec){
-            .dtype = SG_F32, .frozen = true, .buffer = true, .init = SG_INIT_CONSTANT, .scale = value});
+        (sg_param_spec){.dtype = SG_F32, .frozen = true, .buffer = true, .init = SG_INIT_CONSTANT, .scale = value});
 }

@@ -16,8 +16,7 @@ typedef struct sg_linear_layer {
     sg_tid weight, bias; /* weight[out, in], bias[out] or SG_NO_TENSOR */
 } sg_linear_layer;
 
-sg_linear_layer sg_linear_make(sg_graph *g, const char *name, int64_t in, int64_t out, bool bias,
-                               sg_layer_style style);
+sg_linear_layer sg_linear_make(sg_graph *g, const char *name, int64_t in, int64_t out, bool bias, sg_layer_style style);
 /* x[.., in] -> [.., out] */
 sg_tid sg_linear_apply(sg_graph *g, const sg_linear_layer *layer, sg_tid x);
 /* With an activation (SG_FN_NONE: none), fused where the profile fuses. */

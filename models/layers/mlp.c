@@ -32,8 +32,8 @@ sg_fn sg_activation_named(const char *name) {
     static const struct {
         const char *name;
         sg_fn fn;
-    } known[] = {{"relu", SG_FN_RELU}, {"elu", SG_FN_ELU}, {"tanh", SG_FN_TANH}, {"silu", SG_FN_SILU},
-                 {"gelu", SG_FN_GELU_ERF}};
+    } known[] = {
+        {"relu", SG_FN_RELU}, {"elu", SG_FN_ELU}, {"tanh", SG_FN_TANH}, {"silu", SG_FN_SILU}, {"gelu", SG_FN_GELU_ERF}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(name, known[i].name) == 0) return known[i].fn;
     return SG_FN_NONE;

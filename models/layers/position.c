@@ -35,7 +35,7 @@ static sg_tid interleave(sg_graph *g, sg_tid angle, int64_t h, int64_t w, int64_
 sg_tid sg_sine_position_2d(sg_graph *g, sg_tid like, int64_t width) {
     const sg_desc *map = sg_desc_of(g, like);
     if (!map || sg_graph_failed(g)) return SG_NO_TENSOR;
-    int64_t h = map->size[2], w = map->size[3], n = width / 2;
+    int64_t h = map->size[map->ndim - 2], w = map->size[map->ndim - 1], n = width / 2;
     sg_tid ones = sg_full(g, SG_F32, 3, (int64_t[]){1, h, w}, 1.0);
     sg_tid y = sg_cumsum(g, ones, 1), x = sg_cumsum(g, ones, 2);
     y = scaled_range(g, y, 1, h);

@@ -5,7 +5,7 @@
 #include "models/ops.h"
 
 /* ACT's 2-D positions of a feature map: [1, width, h, w] (a view of [1, h, w, width] memory), width a multiple of 4.
- * like: the feature map [n, c, h, w], of which only the shape counts. 23 small ops. */
+ * like: a feature map [.., h, w], of which only the shape counts. 23 small ops. */
 sg_tid sg_sine_position_2d(sg_graph *g, sg_tid like, int64_t width);
 
 /* SmolVLA's embedding of a time in [0, 1]: time[b] -> [b, width] fp32, sines then cosines of periods from min_period to

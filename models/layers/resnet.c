@@ -34,8 +34,7 @@ static sg_resnet_block block_make(sg_graph *g, const char *name, int64_t in, int
     sg_module_begin(g, "%s", name);
     block.conv1 = conv_norm_make(g, "conv1", "bn1", in, out, 3, stride, 1, style);
     block.conv2 = conv_norm_make(g, "conv2", "bn2", out, out, 3, 1, 1, style);
-    if (block.downsamples)
-        block.down = conv_norm_make(g, "downsample.0", "downsample.1", in, out, 1, stride, 0, style);
+    if (block.downsamples) block.down = conv_norm_make(g, "downsample.0", "downsample.1", in, out, 1, stride, 0, style);
     sg_module_end(g);
     return block;
 }

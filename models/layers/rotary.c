@@ -18,7 +18,9 @@ static void table(sg_graph *g, sg_rotary *rotary) {
     rotary->cosine = sg_unary(g, SG_FN_COS, angle, 0, 0);
 }
 
-static bool rebuilds(const sg_graph *g) { return sg_graph_profile(g)->framework == SG_FRAMEWORK_PYTORCH_EAGER; }
+static bool rebuilds(const sg_graph *g) {
+    return sg_graph_profile(g)->framework == SG_FRAMEWORK_PYTORCH_EAGER;
+}
 
 sg_rotary sg_rotary_make(sg_graph *g, sg_tid positions, int64_t head) {
     sg_rotary rotary = {positions, head, SG_NO_TENSOR, SG_NO_TENSOR};

@@ -47,8 +47,7 @@ static void embeddings_make(sg_graph *g, sg_vision *vision, sg_layer_style style
     vision->patch_bias = sg_param(g, "bias", 1, &config->width, spec);
     sg_module_end(g);
     sg_module_begin(g, "position_embedding");
-    vision->position =
-        sg_param_normal(g, "weight", 2, (int64_t[]){patches(config), config->width}, 0.02, style);
+    vision->position = sg_param_normal(g, "weight", 2, (int64_t[]){patches(config), config->width}, 0.02, style);
     sg_module_end(g);
     sg_module_end(g);
 }
@@ -126,8 +125,7 @@ static sg_tid embed(sg_graph *g, const sg_vision *vision, sg_tid image) {
 sg_tid sg_vision_apply(sg_graph *g, const sg_vision *vision, sg_tid image) {
     sg_tid x = embed(g, vision, image);
     sg_module_begin(g, "encoder");
-    for (int64_t i = 0; i < vision->config.layers; i++)
-        x = layer_apply(g, &vision->layers[i], &vision->config, x);
+    for (int64_t i = 0; i < vision->config.layers; i++) x = layer_apply(g, &vision->layers[i], &vision->config, x);
     sg_module_end(g);
     return sg_layer_norm_apply(g, &vision->norm, x);
 }
