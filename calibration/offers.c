@@ -183,8 +183,8 @@ sg_code sg_offers_parse(const char *name, const char *text, size_t bytes, sg_off
         if (csv_error(&parser) == CSV_ENOMEM)
             r.code = sg_fail_memory(status, 0, name);
         else
-            r.code =
-                sg_fail(status, SG_BAD_INPUT, "%s: row %zu: %s", name, r.row + 1, csv_strerror(csv_error(&parser)));
+            r.code = sg_fail(status, SG_BAD_INPUT, "%s: row %zu: %s", name, r.field ? r.row : r.row + 1,
+                             csv_strerror(csv_error(&parser)));
     }
     csv_free(&parser);
     if (!r.code && r.row == 0) r.code = sg_fail(status, SG_BAD_INPUT, "%s: the file is empty", name);

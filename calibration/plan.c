@@ -44,6 +44,17 @@ typedef struct planner {
 
 /* ---- how many steps ------------------------------------------------------------------------------------------------ */
 
+/* The family's key `iterations`, as set or by default; 0: it has none. */
+static double iterations_of(const sg_policy_request *r) {
+    const sg_family *family = sg_family_find(r->policy);
+    const char *text = NULL;
+    for (size_t i = 0; family && i < family->n_keys; i++)
+        if (strcmp(family->keys[i].name, "iterations") == 0) text = family->keys[i].default_text;
+    for (size_t i = 0; i < r->n_settings; i++)
+        if (strcmp(r->settings[i].name, "iterations") == 0) text = r->settings[i].value;
+    return text ? strtod(text, NULL) : 0;
+}
+
 static double samples_per_step(const sg_training *t) {
     return t->envs > 0 ? (double)t->envs * (double)t->steps_per_env : (double)t->batch;
 }
@@ -73,8 +84,7 @@ static sg_code count_steps(planner *p, sg_status *status) {
                            r->epochs);
         p->samples = (double)p->frames * r->epochs;
     } else if (p->training->envs > 0) {
-        return sg_fail(status, SG_BAD_INPUT, "planning %s: how many iterations? Give --iterations",
-                       p->training->policy);
+        p->samples = iterations_of(&r->policy) * per_step;
     } else {
         p->samples = (double)DEFAULT_STEPS * per_step;
     }
@@ -112,7 +122,7 @@ static sg_predict_options options_of(const sg_plan_request *r, int ranks) {
     o.cameras_known = r->dataset != NULL;
     for (size_t i = 0; i < r->policy.n_settings; i++) {
         if (strcmp(r->policy.settings[i].name, "cameras") == 0) o.cameras_known = true;
-        if (strcmp(r->policy.settings[i].name, "language_length") == 0) o.language_known = true;
+        if (strcmp(r->policy.settings[i].name, "language_tokens") == 0) o.language_known = true;
     }
     return o;
 }

@@ -175,20 +175,22 @@ sg_code sg_node_fail(const sg_tree *tree, const sg_node *node, sg_status *status
     return sg_fail(status, SG_BAD_INPUT, "%s: %s%s%s", place, path, path[0] ? ": " : "", text);
 }
 
-static sg_code scalar(const sg_tree *tree, const sg_node *map, const char *what, const sg_node **out,
-                      sg_status *status) {
+/* NULL: there is none, and *status says so. */
+static const sg_node *scalar(const sg_tree *tree, const sg_node *map, const char *what, sg_status *status) {
     const sg_node *node = sg_node_get(map, what);
-    if (!node) return sg_node_fail(tree, map, status, "\"%s\" is missing", what);
-    if (node->kind != SG_NODE_SCALAR) return sg_node_fail(tree, node, status, "a single value is expected here");
-    *out = node;
-    return SG_OK;
+    if (!node) {
+        (void)sg_node_fail(tree, map, status, "\"%s\" is missing", what);
+        return NULL;
+    }
+    if (node->kind == SG_NODE_SCALAR) return node;
+    (void)sg_node_fail(tree, node, status, "a single value is expected here");
+    return NULL;
 }
 
 sg_code sg_node_real(const sg_tree *tree, const sg_node *map, const char *what, double low, double high, double *out,
                      sg_status *status) {
-    const sg_node *node = NULL;
-    sg_code code = scalar(tree, map, what, &node, status);
-    if (code) return code;
+    const sg_node *node = scalar(tree, map, what, status);
+    if (!node) return SG_BAD_INPUT;
     char *end = NULL;
     errno = 0;
     double v = node->text_only ? 0 : strtod(node->text, &end);
@@ -202,9 +204,8 @@ sg_code sg_node_real(const sg_tree *tree, const sg_node *map, const char *what, 
 
 sg_code sg_node_int(const sg_tree *tree, const sg_node *map, const char *what, int64_t low, int64_t high, int64_t *out,
                     sg_status *status) {
-    const sg_node *node = NULL;
-    sg_code code = scalar(tree, map, what, &node, status);
-    if (code) return code;
+    const sg_node *node = scalar(tree, map, what, status);
+    if (!node) return SG_BAD_INPUT;
     char *end = NULL;
     errno = 0;
     long long v = node->text_only ? 0 : strtoll(node->text, &end, 10);
@@ -219,9 +220,8 @@ sg_code sg_node_int(const sg_tree *tree, const sg_node *map, const char *what, i
 
 sg_code sg_node_bool(const sg_tree *tree, const sg_node *map, const char *what, bool *out, sg_status *status) {
     static const char *const yes[] = {"true", "yes", "on", "True"}, *const no[] = {"false", "no", "off", "False"};
-    const sg_node *node = NULL;
-    sg_code code = scalar(tree, map, what, &node, status);
-    if (code) return code;
+    const sg_node *node = scalar(tree, map, what, status);
+    if (!node) return SG_BAD_INPUT;
     for (size_t i = 0; i < sizeof yes / sizeof *yes && !node->text_only; i++) {
         if (strcmp(node->text, yes[i]) == 0) return *out = true, SG_OK;
         if (strcmp(node->text, no[i]) == 0) return *out = false, SG_OK;
@@ -231,9 +231,8 @@ sg_code sg_node_bool(const sg_tree *tree, const sg_node *map, const char *what, 
 
 sg_code sg_node_text(const sg_tree *tree, const sg_node *map, const char *what, char *out, size_t bytes,
                      sg_status *status) {
-    const sg_node *node = NULL;
-    sg_code code = scalar(tree, map, what, &node, status);
-    if (code) return code;
+    const sg_node *node = scalar(tree, map, what, status);
+    if (!node) return SG_BAD_INPUT;
     size_t n = strlen(node->text);
     if (n >= bytes) return sg_node_fail(tree, node, status, "the text is longer than %zu bytes", bytes - 1);
     memcpy(out, node->text, n + 1);

@@ -15,7 +15,7 @@ double sg_width(sg_limit limit, sg_evidence evidence) {
      * another host 0.10. Loader: frames per second and worker scatter by 0.6 between machines, which is in frame_s.
      * Environment: same simulator on another GPU 0.35. Communication: exposed time of published data-parallel rows. */
     static const double log_sd[SG_LIMIT_COUNT][SG_EVIDENCE_COUNT] = {
-        [SG_LIMIT_COMPUTE] = {0.02, 0.03, 0.06, 0.10},       [SG_LIMIT_BANDWIDTH] = {0.02, 0.03, 0.06, 0.10},
+        [SG_LIMIT_COMPUTE] = {0.02, 0.03, 0.06, 0.08},       [SG_LIMIT_BANDWIDTH] = {0.02, 0.03, 0.06, 0.08},
         [SG_LIMIT_LAUNCH] = {0.02, 0.04, 0.08, 0.10},        [SG_LIMIT_LOADER] = {0.05, 0.10, 0.15, 0.20},
         [SG_LIMIT_COMMUNICATION] = {0.03, 0.05, 0.12, 0.20}, [SG_LIMIT_ENVIRONMENT] = {0.05, 0.10, 0.25, 0.35},
     };

@@ -30,7 +30,7 @@ typedef enum sg_host_class {
     SG_HOST_OP_BACKWARD,
     SG_HOST_VIEW_FORWARD,
     SG_HOST_VIEW_BACKWARD,
-    SG_HOST_OPTIMIZER, /* fixed part of an optimizer step */
+    SG_HOST_OPTIMIZER, /* bookkeeping of one optimizer step beside its ops; count: the tensors that it updates */
     SG_HOST_SYNC,      /* one blocking read */
     SG_HOST_CLASS_COUNT
 } sg_host_class;

@@ -12,11 +12,12 @@ typedef struct family_builder {
     sg_code (*batch)(const sg_options *options, int64_t *batch, sg_status *status); /* NULL: the request's batch */
     const char *batch_hint; /* what to use where a batch cannot be asked for */
     bool own_bf16;          /* bf16 means the policy's own bf16 weights, not autocast over fp32 weights */
+    bool tf32;              /* trained by LeRobot, which lets GPUs form fp32 products in TF32 (allow_tf32 = True) */
 } family_builder;
 
 static const family_builder builders[SG_FAMILY_COUNT] = {
-    [SG_FAMILY_ACT] = {.build = sg_act_build},
-    [SG_FAMILY_SMOLVLA] = {.build = sg_smolvla_build, .own_bf16 = true},
+    [SG_FAMILY_ACT] = {.build = sg_act_build, .tf32 = true},
+    [SG_FAMILY_SMOLVLA] = {.build = sg_smolvla_build, .own_bf16 = true, .tf32 = true},
     [SG_FAMILY_PPO] = {.build = sg_ppo_build,
                        .batch = sg_ppo_batch,
                        .batch_hint = "a mini-batch has envs x steps_per_env / mini_batches samples: use --envs, "
@@ -136,6 +137,7 @@ static sg_code resolve_precision(const sg_policy_request *request, size_t index,
     const char *asked = request->precision;
     bool own_bf16 = builders[index].own_bf16;
     *own = !asked || (own_bf16 && strcmp(asked, "bf16") == 0);
+    if (builders[index].tf32 && request->device_class == SG_DEVICE_CLASS_CUDA) profile->compute_f32 = SG_COMPUTE_TF32;
     if (*own) return SG_OK;
     if (strcmp(asked, "fp32") == 0) {
         profile->compute_f32 = SG_COMPUTE_F32;

@@ -192,6 +192,7 @@ sg_code sg_walk_compile(sg_walker *w, sg_status *status) {
         const sg_tensor *x = &t->tensors[t->args[i]];
         w->arguments[i] = (sg_argument){.offset_bytes = x->offset_bytes, .storage = x->storage};
     }
+    for (size_t i = 0; i < t->n_parameters; i++) w->updated += t->parameters[i].gradient >= 0;
     for (size_t i = 0; i < t->n_programs; i++)
         if ((code = compile_program(w, i, status))) return code;
     return SG_OK;

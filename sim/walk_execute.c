@@ -167,7 +167,7 @@ static sg_code run_wait(sg_walker *w, sg_status *status) {
 
 static sg_code run_mark(sg_walker *w, int mark, sg_status *status) {
     sg_code code = sg_phases_mark(&w->phases, mark, status);
-    if (!code && mark == SG_MARK_OPTIMIZER) code = w->api->host_work(w->device, SG_HOST_OPTIMIZER, 1, status);
+    if (!code && mark == SG_MARK_OPTIMIZER) code = w->api->host_work(w->device, SG_HOST_OPTIMIZER, w->updated, status);
     return code;
 }
 

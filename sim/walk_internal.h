@@ -74,6 +74,7 @@ struct sg_walker {
     uint64_t allocated_bytes, by_role[SG_ROLE_COUNT];
     sg_memory_peak peak;
     bool state_born;
+    int64_t updated; /* tensors that the optimizer updates */
 
     bool *travels;      /* per input: some program copies it */
     void **staging;     /* per input: the walker's own host memory, without a loader */

@@ -301,14 +301,15 @@ static sg_code host_work(sg_device *d, sg_host_class cls, int64_t count, sg_stat
             sg_vspan_depends(&t, multiple, t.s);
         }
         sg_vspan_depends(&t, SG_M_HOST_OP_S, t.s);
-        if (cls == SG_HOST_OPTIMIZER) {
-            if ((code = need(d, SG_M_HOST_OPTIMIZER_S, "host time", status))) return code;
-            t.s += p[SG_M_HOST_OPTIMIZER_S].value;
-            sg_vspan_depends(&t, SG_M_HOST_OPTIMIZER_S, p[SG_M_HOST_OPTIMIZER_S].value);
-        }
     }
     sg_vclock_add(&d->host, &t, (double)count);
     d->sums.host_busy_s += (double)count * t.s;
+    if (cls != SG_HOST_OPTIMIZER) return SG_OK;
+    if ((code = need(d, SG_M_HOST_OPTIMIZER_S, "host time", status))) return code;
+    sg_vspan step = {.s = p[SG_M_HOST_OPTIMIZER_S].value};
+    sg_vspan_depends(&step, SG_M_HOST_OPTIMIZER_S, step.s);
+    sg_vclock_add(&d->host, &step, 1);
+    d->sums.host_busy_s += step.s;
     return SG_OK;
 }
 

@@ -51,8 +51,8 @@
     X(HOST_OP_S, "host_op_s", "s", "host time per forward op of the framework")                                        \
     X(HOST_BACKWARD, "host_backward_multiple", "", "backward op / forward op")                                         \
     X(HOST_VIEW, "host_view_multiple", "", "forward view / forward op")                                                \
-    X(HOST_OPTIMIZER_OPS, "host_optimizer_ops", "", "optimizer step in forward ops")                                   \
-    X(HOST_OPTIMIZER_S, "host_optimizer_s", "s", "fixed optimizer step time")                                          \
+    X(HOST_OPTIMIZER_OPS, "host_optimizer_ops", "", "optimizer bookkeeping per tensor / forward op")                   \
+    X(HOST_OPTIMIZER_S, "host_optimizer_s", "s", "optimizer bookkeeping per step")                                     \
     X(HOST_SYNC_S, "host_sync_s", "s", "one blocking read, beyond waiting")                                            \
     X(COPY_BANDWIDTH, "host_to_device_bandwidth", "B/s", "pinned copies")                                              \
     X(COLLECTIVE_BUSBW, "collective_busbw", "B/s", "all-reduce bus bandwidth, saturated")                              \

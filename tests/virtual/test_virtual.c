@@ -357,10 +357,10 @@ static void test_no_prices_is_sum_of_host(void **state) {
     work(&b, SG_HOST_OP_BACKWARD, 5);
     work(&b, SG_HOST_VIEW_FORWARD, 11);
     work(&b, SG_HOST_VIEW_BACKWARD, 13);
-    work(&b, SG_HOST_OPTIMIZER, 1);
+    work(&b, SG_HOST_OPTIMIZER, 3); /* tensors */
     work(&b, SG_HOST_SYNC, 2);
     wait_all(&b);
-    double expected = 7 * 10e-6 + 5 * 5e-6 + 11 * 3e-6 + (100 * 10e-6 + 1e-3) + 2 * 15e-6;
+    double expected = 7 * 10e-6 + 5 * 5e-6 + 11 * 3e-6 + (3 * 100 * 10e-6 + 1e-3) + 2 * 15e-6;
     assert_near(b.api->now(b.device) / expected, 1, 1e-9);
     assert_near(report_of(&b).host_busy_s / expected, 1, 1e-9);
     b.api->plans_free(b.device, &plan, 1);
