@@ -57,16 +57,17 @@ static void free_matmul(void *state) {
     free(m);
 }
 
-/* Repeated rows or columns; repeated batches are read in place, as size 1. */
+/* Repeated rows or columns, or batches that could not be made single. */
 static bool repeats(const sg_desc *desc) {
-    for (int d = desc->ndim > 2 ? desc->ndim - 2 : 0; d < desc->ndim; d++)
+    for (int d = 0; d < desc->ndim; d++)
         if (desc->stride[d] == 0 && desc->size[d] > 1) return true;
     return false;
 }
 
-static sg_desc with_single_batches(sg_desc desc) {
+/* Repeated batches are read in place, as size 1: oneDNN repeats one factor, but not both. */
+static sg_desc with_single_batches(sg_desc desc, const sg_desc *other) {
     for (int d = 0; d < desc.ndim - 2; d++)
-        if (desc.stride[d] == 0) desc.size[d] = 1;
+        if (desc.stride[d] == 0 && (!other || other->stride[d] != 0)) desc.size[d] = 1;
     return desc;
 }
 
@@ -105,7 +106,7 @@ static sg_code make_primitive(sg_device *device, sg_plan *plan, dnnl_post_ops_t 
     const sg_op *op = &plan->op;
     bool bias = sg_flag(plan, SG_HAS_BIAS), residual = sg_flag(plan, SG_HAS_RESIDUAL), fused = op->attrs.alpha == 1;
     const sg_desc *c = sg_out(plan, 0);
-    sg_desc a = with_single_batches(*sg_in(plan, 0)), b = with_single_batches(*sg_in(plan, 1));
+    sg_desc a = with_single_batches(*sg_in(plan, 0), NULL), b = with_single_batches(*sg_in(plan, 1), sg_in(plan, 0));
     dnnl_memory_desc_t layout[OPERANDS];
     dnnl_memory_desc_t *bias_layout = NULL;
     int extra = 0;

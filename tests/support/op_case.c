@@ -29,8 +29,10 @@ void op_bench_close(op_bench *bench) {
     sg_reference_device()->close(bench->reference);
 }
 
-void op_bench_expect_all(const op_bench *bench) {
-    if (bench->failures) fail_msg("%d of %d cases failed", bench->failures, bench->cases);
+void op_bench_expect_all(op_bench *bench) {
+    int failures = bench->failures;
+    bench->failures = 0;
+    if (failures) fail_msg("%d cases failed (%d so far)", failures, bench->cases);
     assert_true(bench->cases > bench->refused);
 }
 
@@ -327,6 +329,27 @@ static double inner_roundoff(const sg_op *op) {
     return dtype == SG_F64 ? unit_roundoff(SG_F64) : unit_roundoff(SG_F32);
 }
 
+/* Size of what cancels inside a formula at one element, where that is more than its inputs' movements show: for
+ * x Phi(x) x itself; for a derivative of such a product the slope and x times the slope's slope. */
+static double cancelling(sg_fn fn, double x, bool backward) {
+    switch (fn) {
+    case SG_FN_GELU_TANH: return backward ? 1 + fabs(x) * (1 + 0.134145 * x * x) : fabs(x);
+    case SG_FN_GELU_ERF: return backward ? 1 + fabs(x) : fabs(x);
+    case SG_FN_SILU: return backward ? 1 + fabs(x) : 0;
+    default: return 0;
+    }
+}
+
+static double most_cancelling(const op_case *c) {
+    bool backward = c->op.kind == SG_OP_UNARY_BWD;
+    double most = 0;
+    if (c->op.kind != SG_OP_UNARY && c->op.kind != SG_OP_FOREACH && !backward) return 0;
+    const double *x = c->value[backward];
+    for (int64_t e = 0; e < sg_desc_count(&c->desc[0]); e++)
+        most = fmax(most, cancelling((sg_fn)c->op.attrs.fn, x[e], backward) * (backward ? fabs(c->value[0][e]) : 1));
+    return most;
+}
+
 static void compute(op_case *c, double **in, double **out) {
     sg_status status = {0};
     if (sg_reference_compute(&c->op, (const double *const *)in, out, &c->launch, &status) != SG_OK)
@@ -364,6 +387,7 @@ static void movements(op_case *c, double *moved) {
         for (int o = 0; o < n_out; o++) moved[o] += most[o];
     }
     for (int o = 0; o < n_out; o++) {
+        moved[o] += most_cancelling(c);
         for (int64_t e = 0; e < sg_desc_count(&c->desc[n_in + o]) && n_in == 0; e++)
             moved[o] = fmax(moved[o], fabs(base[o][e])); /* nothing to move: the size of the result */
         free(base[o]);
@@ -397,11 +421,9 @@ static bool compare(op_case *c, double *const *got, double *const *want) {
     return true;
 }
 
-static bool may_refuse(const op_bench *bench, const op_case *c) {
-    for (int i = 0; i < c->op.n_in + c->op.n_out; i++) {
-        if (c->desc[i].dtype == SG_F16 && !bench->f16) return true;
-        if (c->desc[i].dtype == SG_F64 && !bench->f64) return true;
-    }
+static bool may_refuse(const op_case *c) {
+    for (int i = 0; i < c->op.n_in + c->op.n_out; i++)
+        if (c->desc[i].dtype == SG_F16 || c->desc[i].dtype == SG_F64) return true;
     return false;
 }
 
@@ -418,7 +440,7 @@ static void check_case(op_bench *bench, op_case *c) {
     }
     bench->cases++;
     sg_code code = run_on(bench->api, bench->device, c, got, &guarded, &status);
-    if (code == SG_NO && may_refuse(bench, c)) {
+    if (code == SG_NO && may_refuse(c)) {
         bench->refused++;
     } else if (code != SG_OK) {
         print_error("%s: %s\n", c->label, status.text);
