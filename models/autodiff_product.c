@@ -16,10 +16,16 @@ static sg_desc swap_last(const sg_desc *x) {
     return out;
 }
 
-static sg_tid product(sg_graph *g, sg_tid a, const sg_desc *a_desc, sg_tid b, const sg_desc *b_desc) {
-    sg_product_spec spec = {
-        .a = a, .b = b, .bias = SG_NO_TENSOR, .residual = SG_NO_TENSOR, .a_desc = a_desc, .b_desc = b_desc};
-    return sg_product(g, &spec);
+/* The forward's scale goes with both factors' gradients. */
+static sg_tid product(const sg_derivation *d, sg_tid a, const sg_desc *a_desc, sg_tid b, const sg_desc *b_desc) {
+    sg_product_spec spec = {.a = a,
+                            .b = b,
+                            .bias = SG_NO_TENSOR,
+                            .residual = SG_NO_TENSOR,
+                            .a_desc = a_desc,
+                            .b_desc = b_desc,
+                            .scale = d->op.attrs.alpha};
+    return sg_product(d->g, &spec);
 }
 
 static bool is_column_major(const sg_desc *x) {
@@ -27,14 +33,16 @@ static bool is_column_major(const sg_desc *x) {
 }
 
 /* mm_mat1_backward: the result gets the memory order of the operand. */
-static sg_tid first_factor_2d(sg_graph *g, sg_tid dc, sg_tid a, sg_tid b) {
-    if (!is_column_major(sg_graph_desc(g, a))) return product(g, dc, NULL, sg_transpose(g, b, 0, 1), NULL);
-    return sg_transpose(g, product(g, b, NULL, sg_transpose(g, dc, 0, 1), NULL), 0, 1);
+static sg_tid first_factor_2d(const sg_derivation *d, sg_tid dc, sg_tid a, sg_tid b) {
+    sg_graph *g = d->g;
+    if (!is_column_major(sg_graph_desc(g, a))) return product(d, dc, NULL, sg_transpose(g, b, 0, 1), NULL);
+    return sg_transpose(g, product(d, b, NULL, sg_transpose(g, dc, 0, 1), NULL), 0, 1);
 }
 
-static sg_tid second_factor_2d(sg_graph *g, sg_tid dc, sg_tid a, sg_tid b) {
-    if (!is_column_major(sg_graph_desc(g, b))) return product(g, sg_transpose(g, a, 0, 1), NULL, dc, NULL);
-    return sg_transpose(g, product(g, sg_transpose(g, dc, 0, 1), NULL, a, NULL), 0, 1);
+static sg_tid second_factor_2d(const sg_derivation *d, sg_tid dc, sg_tid a, sg_tid b) {
+    sg_graph *g = d->g;
+    if (!is_column_major(sg_graph_desc(g, b))) return product(d, sg_transpose(g, a, 0, 1), NULL, dc, NULL);
+    return sg_transpose(g, product(d, sg_transpose(g, dc, 0, 1), NULL, a, NULL), 0, 1);
 }
 
 /* As PyTorch does: transposed views; addmm gives the first factor's gradient first, mm and bmm the second's. */
@@ -43,13 +51,13 @@ static void factors_eager(sg_derivation *d, sg_tid dc) {
     sg_tid a = d->in[0], b = d->in[1];
     if (d->op.desc[0].ndim == 2) {
         bool second_first = (d->op.attrs.flags & SG_HAS_BIAS) == 0;
-        if (sg_wants(d, 1) && second_first) d->dx[1] = second_factor_2d(g, dc, a, b);
-        if (sg_wants(d, 0)) d->dx[0] = first_factor_2d(g, dc, a, b);
-        if (sg_wants(d, 1) && !second_first) d->dx[1] = second_factor_2d(g, dc, a, b);
+        if (sg_wants(d, 1) && second_first) d->dx[1] = second_factor_2d(d, dc, a, b);
+        if (sg_wants(d, 0)) d->dx[0] = first_factor_2d(d, dc, a, b);
+        if (sg_wants(d, 1) && !second_first) d->dx[1] = second_factor_2d(d, dc, a, b);
         return;
     }
-    if (sg_wants(d, 1)) d->dx[1] = product(g, sg_transpose(g, a, -2, -1), NULL, dc, NULL);
-    if (sg_wants(d, 0)) d->dx[0] = product(g, dc, NULL, sg_transpose(g, b, -2, -1), NULL);
+    if (sg_wants(d, 1)) d->dx[1] = product(d, sg_transpose(g, a, -2, -1), NULL, dc, NULL);
+    if (sg_wants(d, 0)) d->dx[0] = product(d, dc, NULL, sg_transpose(g, b, -2, -1), NULL);
 }
 
 /* The engine reads operands transposed without a view. A weight that was read transposed gets its gradient as it lies. */
@@ -59,9 +67,9 @@ static void factors_native(sg_derivation *d, sg_tid dc) {
     sg_desc dc_desc = *sg_graph_desc(g, dc), a_t = swap_last(a), b_t = swap_last(b), dc_t = swap_last(&dc_desc);
     const sg_desc *stored = sg_graph_desc(g, d->in[1]);
     bool transposed = memcmp(stored, b, sizeof *b) != 0 && memcmp(stored, &b_t, sizeof b_t) == 0;
-    if (sg_wants(d, 0)) d->dx[0] = product(g, dc, NULL, d->in[1], &b_t);
+    if (sg_wants(d, 0)) d->dx[0] = product(d, dc, NULL, d->in[1], &b_t);
     if (sg_wants(d, 1))
-        d->dx[1] = transposed ? product(g, dc, &dc_t, d->in[0], a) : product(g, d->in[0], &a_t, dc, NULL);
+        d->dx[1] = transposed ? product(d, dc, &dc_t, d->in[0], a) : product(d, d->in[0], &a_t, dc, NULL);
 }
 
 static sg_tid undo_activation(sg_derivation *d) {

@@ -227,6 +227,7 @@ bool sg_desc_view_as(const sg_desc *x, int ndim, const int64_t *size, sg_desc *o
 typedef struct sg_product_spec {
     sg_tid a, b, bias, residual;    /* bias, residual: or SG_NO_TENSOR */
     const sg_desc *a_desc, *b_desc; /* how they are read, or NULL: as they are */
+    double scale;                   /* of the product; 0: 1 */
     sg_fn act;
 } sg_product_spec;
 /* One MATMUL. The residual is broadcast to the result. */

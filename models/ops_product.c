@@ -58,7 +58,7 @@ sg_tid sg_product(sg_graph *g, const sg_product_spec *p) {
         in_desc[n_in] = sg_desc_broadcast_to(sg_graph_desc(g, p->residual), &out);
         in[n_in++] = p->residual;
     }
-    attrs.alpha = 1;
+    attrs.alpha = p->scale != 0 ? p->scale : 1;
     sg_tid y = SG_NO_TENSOR;
     sg_record record = {.kind = SG_OP_MATMUL,
                         .attrs = &attrs,

@@ -178,6 +178,24 @@ static sg_tid products(sg_graph *g, self s) {
     return sg_add(g, sg_sum_all(g, sg_mul(g, folded, folded)), sg_sum_all(g, sg_mul(g, scores, scores)));
 }
 
+/* As the engine's attention forms its scores: scaled, with something added. */
+static sg_tid scaled_product(sg_graph *g, sg_tid a, sg_tid b, sg_tid added) {
+    if (sg_graph_failed(g)) return SG_NO_TENSOR;
+    const sg_desc out = *sg_desc_of(g, added);
+    sg_attrs attrs = {.alpha = 0.375, .flags = SG_HAS_RESIDUAL};
+    sg_tid y = SG_NO_TENSOR;
+    sg_emit(g, SG_OP_MATMUL, &attrs, (const sg_tid[]){a, b, added}, 3, &out, &y, 1);
+    return y;
+}
+
+static sg_tid scaled_products(sg_graph *g, self s) {
+    (void)s;
+    sg_tid flat = scaled_product(g, matrix(g, "a", M, K), matrix(g, "b", K, 4), matrix(g, "c", M, 4));
+    sg_tid q = weight(g, "q", 0, 4, (int64_t[]){N, 2, M, K}), k = weight(g, "k", 0, 4, (int64_t[]){N, 2, K, 4});
+    sg_tid heads = scaled_product(g, q, k, weight(g, "mask", 0, 4, (int64_t[]){N, 2, M, 4}));
+    return sg_add(g, sg_sum_all(g, sg_mul(g, flat, flat)), sg_sum_all(g, sg_mul(g, heads, heads)));
+}
+
 static sg_tid linear(sg_graph *g, self s) {
     sg_tid x = cube(g, "x");
     sg_tid y = sg_linear_act(g, x, matrix(g, "weight", 4, K), weight(g, "bias", 0, 1, (int64_t[]){4}), s->fn);
@@ -322,6 +340,7 @@ const sg_op_training SG_OP_TRAININGS[] = {
     {"sum", reduce, SG_FN_SUM, 0, 0, 0},
     {"mean", reduce, SG_FN_MEAN, 0, 0, 0},
     {"matrix products", products, SG_FN_NONE, 0, 0, 0},
+    {"scaled products", scaled_products, SG_FN_NONE, 0, 0, 0},
     {"linear", linear, SG_FN_NONE, 0, 0, 0},
     {"linear and relu", linear, SG_FN_RELU, 0, 0, 0},
     {"linear and gelu", linear, SG_FN_GELU_TANH, 0, 0, 0},
