@@ -1,6 +1,7 @@
 #include "calibration/plan.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,7 +138,7 @@ static void SG_PRINTF(2, 3) exclude(sg_offer_answer *a, const char *format, ...)
 }
 
 /* Steps, memory and times of one machine; what is asked of all offers. */
-static sg_code answer_machine(planner *p, const sg_machine *machine, int ranks, bool rented, sg_offer_answer *a,
+static sg_code answer_machine(const planner *p, const sg_machine *machine, int ranks, bool rented, sg_offer_answer *a,
                               sg_status *status) {
     sg_predict_options options = options_of(p->request, ranks);
     if (!rented) {
@@ -172,20 +173,18 @@ static sg_code load_once(planner *p, const char *name, const sg_machine **out, s
     return SG_OK;
 }
 
-static sg_code answer_offer(planner *p, const sg_offer *offer, sg_offer_answer *a, sg_status *status) {
+static sg_code answer_offer(const planner *p, const sg_offer *offer, const sg_machine *sheet, sg_offer_answer *a,
+                            sg_status *status) {
     memcpy(a->provider, offer->provider, sizeof a->provider);
     memcpy(a->name, offer->name, sizeof a->name);
     memcpy(a->gpu, offer->gpu, sizeof a->gpu);
     memcpy(a->machine, offer->machine, sizeof a->machine);
     memcpy(a->price_date, offer->price_date, sizeof a->price_date);
     a->gpus = offer->gpus;
-    const sg_machine *sheet = NULL;
-    sg_code code = load_once(p, offer->machine, &sheet, status);
-    if (code) return sg_fail_in(status, "offer %s", offer->name);
     sg_machine machine = *sheet;
     machine.vcpus = offer->vcpus;
     sg_status refused;
-    code = answer_machine(p, &machine, offer->gpus, true, a, &refused);
+    sg_code code = answer_machine(p, &machine, offer->gpus, true, a, &refused);
     if (code == SG_NO) { /* this machine cannot be priced: the others can */
         sg_figure unknown = {NAN, NAN, NAN, {0, 0, 0}, SG_EVIDENCE_DATA_SHEET};
         a->step_s = a->wall_clock_s = a->cost_usd = a->peak_bytes = unknown;
@@ -235,17 +234,69 @@ static int by_rank(const void *x, const void *y) {
     return order ? order : strcmp(a->name, b->name);
 }
 
+/* Offers with one GPU, or those with several: walks of either kind share nothing, so both kinds are answered at once. */
+typedef struct lane {
+    const planner *planner;
+    const sg_offers *offers;
+    const sg_machine *const *sheet; /* of each offer */
+    sg_offer_answer *answer;        /* of each offer */
+    bool several;
+    sg_code code;
+    sg_status status;
+} lane;
+
+static void *answer_lane(void *data) {
+    lane *l = data;
+    for (size_t i = 0; i < l->offers->count && !l->code; i++)
+        if ((l->offers->offer[i].gpus > 1) == l->several)
+            l->code = answer_offer(l->planner, &l->offers->offer[i], l->sheet[i], &l->answer[i], &l->status);
+    return NULL;
+}
+
+static sg_code answer_lanes(const planner *p, const sg_offers *offers, const sg_machine *const *sheet,
+                            sg_status *status) {
+    lane lanes[2] = {{.planner = p, .offers = offers, .sheet = sheet, .answer = p->answer->offers},
+                     {.planner = p, .offers = offers, .sheet = sheet, .answer = p->answer->offers, .several = true}};
+    pthread_t thread;
+    bool apart = pthread_create(&thread, NULL, answer_lane, &lanes[1]) == 0;
+    (void)answer_lane(&lanes[0]);
+    if (apart)
+        (void)pthread_join(thread, NULL);
+    else
+        (void)answer_lane(&lanes[1]);
+    for (int i = 0; i < 2; i++)
+        if (lanes[i].code) {
+            if (status) *status = lanes[i].status;
+            return lanes[i].code;
+        }
+    return SG_OK;
+}
+
+/* The data sheet of each offer, and the training as its device class runs it: what lanes only read. */
+static sg_code load_all(planner *p, const sg_offers *offers, const sg_machine **sheet, sg_status *status) {
+    const sg_training *training;
+    sg_code code = SG_OK;
+    for (size_t i = 0; i < offers->count && !code; i++) {
+        code = load_once(p, offers->offer[i].machine, &sheet[i], status);
+        if (!code) code = sg_predictor_training(p->predictor, sheet[i], &training, status);
+        if (code) return sg_fail_in(status, "offer %s", offers->offer[i].name);
+    }
+    return code;
+}
+
 static sg_code answer_offers(planner *p, const sg_offers *offers, sg_status *status) {
     sg_plan_answer *answer = p->answer;
+    const sg_machine **sheet = calloc(offers->count + 1, sizeof *sheet);
     answer->offers = calloc(offers->count + 1, sizeof *answer->offers);
     p->loaded.machine = calloc(offers->count + 1, sizeof *p->loaded.machine);
-    if (!answer->offers || !p->loaded.machine)
-        return sg_fail_memory(status, offers->count * sizeof(sg_machine), "the machines of the offers");
-    for (size_t i = 0; i < offers->count; i++) {
-        sg_code code = answer_offer(p, &offers->offer[i], &answer->offers[i], status);
-        if (code) return code;
-        answer->n_offers++;
-    }
+    sg_code code = SG_OK;
+    if (!sheet || !answer->offers || !p->loaded.machine)
+        code = sg_fail_memory(status, offers->count * sizeof(sg_machine), "the machines of the offers");
+    if (!code) code = load_all(p, offers, sheet, status);
+    if (!code) code = answer_lanes(p, offers, sheet, status);
+    free(sheet);
+    if (code) return code;
+    answer->n_offers = offers->count;
     if (answer->n_offers) qsort(answer->offers, answer->n_offers, sizeof *answer->offers, by_rank);
     if (answer->n_offers && !answer->offers[0].excluded[0]) answer->recommended = 0;
     return SG_OK;
@@ -254,7 +305,7 @@ static sg_code answer_offers(planner *p, const sg_offers *offers, sg_status *sta
 static sg_code make(planner *p, const sg_offers *offers, sg_status *status) {
     sg_machine gpu = {.device_class = "cuda"};
     sg_code code = sg_predictor_open(&p->request->policy, p->request->config_dir, &p->predictor, status);
-    if (!code) code = sg_predictor_training(p->predictor, &gpu, 1, &p->training, status);
+    if (!code) code = sg_predictor_training(p->predictor, &gpu, &p->training, status);
     if (!code) code = count_steps(p, status);
     if (code) return code;
     sg_counts counts = sg_count_program(p->training, sg_main_program(p->training));

@@ -43,9 +43,9 @@ sg_code sg_predictor_open(const sg_policy_request *request, const char *config_d
 sg_code sg_predictor_run(sg_predictor *predictor, const sg_machine *machine, const sg_predict_options *options,
                          sg_prediction *prediction, sg_status *status);
 void sg_predictor_close(sg_predictor *predictor);
-/* The training as this machine would run it, on one rank or on several; owned by the predictor. */
-sg_code sg_predictor_training(sg_predictor *predictor, const sg_machine *machine, int ranks,
-                              const sg_training **training, sg_status *status);
+/* The training as a machine of this device class runs it; owned by the predictor. */
+sg_code sg_predictor_training(sg_predictor *predictor, const sg_machine *machine, const sg_training **training,
+                              sg_status *status);
 
 /* Device class whose lowering a machine runs: "cpu" alone is SG_DEVICE_CLASS_CPU. */
 sg_device_class sg_machine_device_class(const sg_machine *machine);

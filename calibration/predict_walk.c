@@ -1,75 +1,99 @@
 #include "calibration/predict_walk.h"
 
-#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "sim/environment.h"
 
-/* Follows the walker's phases with the virtual device's derivatives. */
-typedef struct follower {
-    const sg_device *device;
-    sg_walked *walked;
+struct sg_pricer {
+    sg_device *device;
+    sg_comm *comm;
+    sg_environment *environment;
+    sg_walker *walker;
+    bool steady; /* the optimizer's state exists: peaks are those of every later iteration */
+    /* what follows the walker's phases */
+    sg_walked *walked; /* NULL: nothing is recorded */
     double last[SG_M_COUNT];
-} follower;
+};
 
 static void follow(void *user, int phase) {
-    follower *f = user;
+    sg_pricer *p = user;
+    if (!p->walked) return;
     sg_virtual_report r;
-    sg_virtual_read(f->device, &r);
-    for (int i = 0; i < SG_M_COUNT && phase >= 0; i++) f->walked->by_log[phase][i] += r.gradient[i] - f->last[i];
-    memcpy(f->last, r.gradient, sizeof f->last);
+    sg_virtual_read(p->device, &r);
+    for (int i = 0; i < SG_M_COUNT && phase >= 0; i++) p->walked->by_log[phase][i] += r.gradient[i] - p->last[i];
+    memcpy(p->last, r.gradient, sizeof p->last);
 }
 
-static sg_code iterations(sg_walker *walker, bool peaks, sg_device *device, follower *f, sg_status *status) {
-    sg_code code = SG_OK;
-    if (peaks) code = sg_walker_iteration(walker, NULL, status);
-    if (code) return code;
-    sg_virtual_reset(device);
-    memset(f->walked->by_log, 0, sizeof f->walked->by_log);
-    memset(f->last, 0, sizeof f->last);
-    code = sg_walker_iteration(walker, &f->walked->times, status);
-    if (code) return code;
-    sg_virtual_read(device, &f->walked->report);
-    if (peaks) sg_walker_peak(walker, &f->walked->peak);
-    return SG_OK;
+void sg_pricer_close(sg_pricer *p) {
+    if (!p) return;
+    sg_walker_close(p->walker);
+    sg_environment_close(p->environment);
+    if (p->comm) sg_virtual_device()->comm_destroy(p->device, p->comm);
+    if (p->device) sg_virtual_device()->close(p->device);
+    free(p);
 }
 
-sg_code sg_predict_walk(const sg_training *training, const sg_machine *machine, sg_bucket_options buckets, int ranks,
-                        double env_step_s, bool peaks, sg_walked *walked, sg_status *status) {
-    *walked = (sg_walked){0};
+/* What does not fit is for the prediction to say, not for the walk to fail of. */
+static sg_machine endless(const sg_machine *machine) {
+    sg_machine m = *machine;
+    m.memory_bytes = 0;
+    return m;
+}
+
+static sg_code open_parts(sg_pricer *p, const sg_training *training, const sg_machine *machine, bool several,
+                          sg_bucket_options buckets, double env_step_s, sg_status *status) {
     const sg_device_api *api = sg_virtual_device();
-    sg_machine endless = *machine;
-    endless.memory_bytes = 0;
-    sg_device *device = NULL;
-    sg_comm *comm = NULL;
-    sg_environment *environment = NULL;
-    sg_walker *walker = NULL;
-    follower f = {.walked = walked};
-    sg_device_options open = {.machine = &endless};
-    sg_code code = api->open(&open, &device, status);
-    if (code) return code;
-    f.device = device;
-    if (ranks > 1) code = api->comm_create(device, &(sg_comm_options){.ranks = ranks}, &comm, status);
+    sg_machine first = endless(machine);
+    int ranks = several ? 2 : 1;
+    sg_device_options open = {.machine = &first};
+    sg_code code = api->open(&open, &p->device, status);
+    if (!code && several) code = api->comm_create(p->device, &(sg_comm_options){.ranks = ranks}, &p->comm, status);
     if (!code && training->envs > 0) {
         sg_environment_options eo = {.env_step_s = env_step_s, .envs = training->envs, .simulated = true};
-        code = sg_environment_open(&eo, &environment, status);
+        code = sg_environment_open(&eo, &p->environment, status);
     }
-    if (!code) {
-        sg_walk_options options = {.api = api,
-                                   .device = device,
-                                   .seed = 1,
-                                   .ranks = ranks,
-                                   .comm = comm,
-                                   .buckets = buckets,
-                                   .environment = environment,
-                                   .phase_passed = follow,
-                                   .user = &f};
-        code = sg_walker_open(training, &options, &walker, status);
-    }
-    if (!code) code = iterations(walker, peaks, device, &f, status);
-    sg_walker_close(walker);
-    sg_environment_close(environment);
-    if (comm) api->comm_destroy(device, comm);
-    api->close(device);
+    if (code) return code;
+    sg_walk_options options = {.api = api,
+                               .device = p->device,
+                               .seed = 1,
+                               .ranks = ranks,
+                               .comm = p->comm,
+                               .buckets = buckets,
+                               .environment = p->environment,
+                               .phase_passed = follow,
+                               .user = p};
+    return sg_walker_open(training, &options, &p->walker, status);
+}
+
+sg_code sg_pricer_open(const sg_training *training, const sg_machine *machine, bool several, sg_bucket_options buckets,
+                       double env_step_s, sg_pricer **pricer, sg_status *status) {
+    *pricer = NULL;
+    sg_pricer *p = calloc(1, sizeof *p);
+    if (!p) return sg_fail_memory(status, sizeof *p, "a walk on the virtual device");
+    sg_code code = open_parts(p, training, machine, several, buckets, env_step_s, status);
+    if (code)
+        sg_pricer_close(p);
+    else
+        *pricer = p;
     return code;
+}
+
+sg_code sg_pricer_run(sg_pricer *p, const sg_machine *machine, int ranks, sg_walked *walked, sg_status *status) {
+    *walked = (sg_walked){0};
+    sg_machine m = endless(machine);
+    sg_code code = sg_virtual_set_machine(p->device, &m, status);
+    if (!code && p->comm) code = sg_virtual_set_ranks(p->device, p->comm, ranks, status);
+    if (!code && !p->steady) code = sg_walker_iteration(p->walker, NULL, status);
+    if (code) return code;
+    p->steady = true;
+    sg_virtual_reset(p->device);
+    memset(p->last, 0, sizeof p->last);
+    p->walked = walked;
+    code = sg_walker_iteration(p->walker, &walked->times, status);
+    p->walked = NULL;
+    if (code) return code;
+    sg_virtual_read(p->device, &walked->report);
+    sg_walker_peak(p->walker, &walked->peak);
+    return SG_OK;
 }

@@ -134,5 +134,10 @@ typedef struct sg_virtual_report {
 } sg_virtual_report;
 void sg_virtual_read(const sg_device *device, sg_virtual_report *report);
 void sg_virtual_reset(sg_device *device);
+/* Goes on with another machine: everything prepared is priced again, so its ops must still exist; clocks and memory in use
+ * stay. After a failure the device prices nothing right until it gets a machine that has what is needed. */
+sg_code sg_virtual_set_machine(sg_device *device, const sg_machine *machine, sg_status *status);
+/* Another number of ranks (>= 1) behind a communicator of this device. SG_NO: the machine states no bus bandwidth. */
+sg_code sg_virtual_set_ranks(sg_device *device, sg_comm *comm, int ranks, sg_status *status);
 
 #endif

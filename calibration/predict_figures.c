@@ -1,0 +1,275 @@
+/* predict_figures.c: from a walk with derivatives to figures with intervals. */
+#include <gsl/gsl_cdf.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "calibration/predict_work.h"
+#include "calibration/width.h"
+
+/* Log sds of what was not said (published configurations): one camera more or less, host costs of another CPU are the
+ * machine's own doubt, SmolVLA's instruction of 8 to 48 tokens. */
+static const double CAMERAS_LOG_SD = 0.35, LANGUAGE_LOG_SD = 0.02, LANGUAGE_MEMORY_LOG_SD = 0.05;
+
+/* The walk's peaks against published ones, cameras known: 2 % (ACT, diffusion), reserved memory 3 %. */
+static const double ALLOCATED_LOG_SD = 0.02, RESERVED_LOG_SD = 0.03;
+
+/* Handing a ready batch to the step (collated batch out of the queue, pinned copy, Python): 3-4 ms for 15-29 MB, 11-15 ms
+ * for 88 MB in published LeRobot logs whose workers keep up. */
+static const double HANDOVER_S = 1.5e-3, HANDOVER_BYTES_PER_S = 8e9, HANDOVER_LOG_SD = 0.5;
+
+/* Of a frame's decode cost, the part that does not go with its pixels (1.5-7 ms of 7-50 ms at 480x640). */
+static const double FRAME_FIXED_SHARE = 0.3, FRAME_PIXELS = 480.0 * 640;
+
+static void SG_PRINTF(2, 3) warn(sg_prediction *p, const char *format, ...) {
+    if (p->n_warnings == sizeof p->warnings / sizeof *p->warnings) return;
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(p->warnings[p->n_warnings++], sizeof p->warnings[0], format, args);
+    va_end(args);
+}
+
+/* ---- times --------------------------------------------------------------------------------------------------------- */
+
+static bool is_host(int id) {
+    return id >= SG_M_HOST_OP_S && id <= SG_M_HOST_SYNC_S;
+}
+
+/* Inputs part of a duration: what the caller does not know. */
+static double inputs_log_sd(const sg_predict_work *w, const double *host_by_log, double seconds) {
+    double variance = sg_machine_log_variance(&w->machine, host_by_log, seconds);
+    if (!w->options->cameras_known && w->training->cameras > 0) variance += CAMERAS_LOG_SD * CAMERAS_LOG_SD;
+    if (!w->options->language_known && strcmp(w->training->policy, "smolvla") == 0)
+        variance += LANGUAGE_LOG_SD * LANGUAGE_LOG_SD;
+    return sqrt(variance);
+}
+
+/* A duration of the walk as a figure. by_log and seconds in the same unit. */
+static sg_figure time_figure(const sg_predict_work *w, const double *by_log, double seconds, sg_limit *limit) {
+    double machine_part[SG_M_COUNT], host_part[SG_M_COUNT] = {0}, share[SG_LIMIT_COUNT];
+    memcpy(machine_part, by_log, sizeof machine_part);
+    /* on a host that nobody named, its costs are an unknown input, not a property of the GPU */
+    for (int i = 0; i < SG_M_COUNT && !w->options->host_known; i++)
+        if (is_host(i)) {
+            host_part[i] = by_log[i];
+            machine_part[i] = 0;
+        }
+    sg_limit_shares(by_log, seconds, share);
+    sg_limit largest = sg_limit_largest(share);
+    sg_evidence evidence = sg_evidence_of(&w->machine, by_log, seconds);
+    if (limit) *limit = largest;
+    sg_log_sd parts = {.parameters = sqrt(sg_machine_log_variance(&w->machine, machine_part, seconds)),
+                       .model = sg_width(largest, evidence),
+                       .inputs = inputs_log_sd(w, host_part, seconds)};
+    return sg_figure_make(seconds, parts, evidence, w->interval);
+}
+
+/* The slowest of several ranks decides: the expected maximum of so many normal draws (Blom's approximation). */
+static void add_jitter(const sg_predict_work *w, double *by_log, double *seconds) {
+    double jitter = w->machine.p[SG_M_RANK_JITTER].value;
+    if (w->ranks < 2 || !isfinite(jitter)) return;
+    double n = w->ranks, expected = gsl_cdf_ugaussian_Pinv((n - 0.375) / (n + 0.25));
+    double factor = 1 + jitter * expected;
+    for (int i = 0; i < SG_M_COUNT; i++) by_log[i] *= factor;
+    by_log[SG_M_RANK_JITTER] += *seconds * jitter * expected;
+    *seconds *= factor;
+}
+
+static double frames_per_batch(const sg_training *t) {
+    return (double)t->batch * (double)t->cameras * (double)t->frames_per_sample;
+}
+
+/* Seconds that the workers of one process need for one batch, and d seconds / d log frame_s (the same). */
+static double loader_seconds(const sg_predict_work *w) {
+    const sg_training *t = w->training;
+    double frame_s = w->machine.p[SG_M_FRAME_S].value;
+    if (t->cameras <= 0 || !isfinite(frame_s)) return 0;
+    double pixels = (double)t->image_height * (double)t->image_width;
+    double cost = frame_s * (FRAME_FIXED_SHARE + (1 - FRAME_FIXED_SHARE) * pixels / FRAME_PIXELS);
+    double at_once = w->options->workers > 0 ? w->options->workers : 1;
+    double cores = w->machine.vcpus > 0 ? w->machine.vcpus / w->ranks : at_once;
+    return frames_per_batch(t) * cost / fmin(at_once, cores);
+}
+
+static double handover_seconds(const sg_predict_work *w) {
+    const sg_training *t = w->training;
+    if (t->cameras <= 0 || sg_machine_device_class(&w->machine) == SG_DEVICE_CLASS_CPU) return 0;
+    double bytes = frames_per_batch(t) * 3 * (double)t->image_height * (double)t->image_width;
+    return HANDOVER_S + bytes / HANDOVER_BYTES_PER_S;
+}
+
+static sg_figure loader_figure(const sg_predict_work *w, double seconds) {
+    const sg_machine_parameter *frame = &w->machine.p[SG_M_FRAME_S];
+    double inputs = !w->options->cameras_known ? CAMERAS_LOG_SD : 0;
+    sg_evidence evidence = seconds > 0 ? (sg_evidence)frame->evidence : SG_EVIDENCE_OBSERVED;
+    sg_log_sd parts = {frame->log_sd, sg_width(SG_LIMIT_LOADER, evidence), inputs};
+    return sg_figure_make(seconds, parts, evidence, w->interval);
+}
+
+static void supervised_times(sg_predict_work *w) {
+    sg_prediction *p = w->out;
+    const sg_step_times *times = &w->walked.times;
+    double k = (double)(w->training->accumulation > 0 ? w->training->accumulation : 1);
+    double update[SG_M_COUNT], preprocess[SG_M_COUNT], both[SG_M_COUNT];
+    double update_s = times->update_s / k, preprocess_s = times->preprocessing_s / k;
+    for (int i = 0; i < SG_M_COUNT; i++) {
+        update[i] = w->walked.by_log[SG_PHASE_UPDATE][i] / k;
+        preprocess[i] = w->walked.by_log[SG_PHASE_PREPROCESSING][i] / k;
+    }
+    add_jitter(w, update, &update_s);
+    for (int i = 0; i < SG_M_COUNT; i++) both[i] = update[i] + preprocess[i];
+    sg_limit limit;
+    p->update_s = time_figure(w, update, update_s, NULL);
+    p->preprocessing_s = time_figure(w, preprocess, preprocess_s, NULL);
+    sg_figure compute = time_figure(w, both, update_s + preprocess_s, &limit);
+
+    double handover_s = handover_seconds(w), loader_s = loader_seconds(w);
+    sg_log_sd handover_sd = {.model = HANDOVER_LOG_SD};
+    sg_figure handover = sg_figure_make(handover_s, handover_sd, SG_EVIDENCE_DATA_SHEET, w->interval);
+    sg_figure terms[3] = {compute, handover, loader_figure(w, loader_s)};
+    if (w->options->workers <= 0) { /* frames are decoded between steps */
+        p->step_s = sg_figure_sum(terms, 3);
+        p->dataloading_s = sg_figure_sum(terms + 1, 2);
+        if (loader_s > compute.value) limit = SG_LIMIT_LOADER;
+    } else {
+        sg_figure busy = sg_figure_sum(terms, 2);
+        p->step_s = sg_figure_max(&busy, &terms[2]);
+        sg_figure waiting = sg_figure_shifted(&terms[2], -compute.value);
+        p->dataloading_s = sg_figure_max(&handover, &waiting);
+        if (loader_s > busy.value) limit = SG_LIMIT_LOADER;
+    }
+    p->samples_per_s = sg_figure_scaled(&p->step_s, (double)w->training->batch * w->ranks, -1);
+    (void)snprintf(p->limited_by, sizeof p->limited_by, "%s", sg_limit_name(limit));
+    if (limit == SG_LIMIT_LOADER && w->machine.vcpus > 0 && w->options->workers > w->machine.vcpus / w->ranks)
+        warn(p, "the loader limits: %d workers for each of %d processes share %.0f vCPUs", w->options->workers,
+             w->ranks, w->machine.vcpus);
+    p->forward_s = times->forward_s / k;
+    p->backward_s = times->backward_s / k;
+    p->optimizer_s = times->optimizer_s / k;
+    p->exposed_sync_s = times->exposed_sync_s / k;
+    for (int c = 0; c < SG_CLASS_COUNT; c++) p->class_s[c] = w->walked.report.class_s[c] / k;
+}
+
+/* ---- PPO ----------------------------------------------------------------------------------------------------------- */
+
+static bool sets(const sg_policy_request *request, const char *name) {
+    for (size_t i = 0; i < request->n_settings; i++)
+        if (strcmp(request->settings[i].name, name) == 0) return true;
+    return false;
+}
+
+/* Known to the user (--env-step-us): then it is the training's; else the machine's, with its doubt. */
+double sg_predict_env_step_s(const sg_predict_work *w) {
+    if (sets(w->request, "env_step_us") && w->training->env_step_us > 0) return 1e-6 * w->training->env_step_us;
+    double of_machine = w->machine.p[SG_M_ENV_STEP_S].value;
+    return isfinite(of_machine) ? of_machine : 1e-6 * w->training->env_step_us;
+}
+
+static sg_figure environment_figure(const sg_predict_work *w) {
+    double seconds = w->walked.times.environment_s;
+    const sg_machine_parameter *p = &w->machine.p[SG_M_ENV_STEP_S];
+    bool given = sets(w->request, "env_step_us");
+    sg_evidence evidence = given ? SG_EVIDENCE_MEASURED : (sg_evidence)p->evidence;
+    sg_log_sd parts = {given ? 0 : p->log_sd, sg_width(SG_LIMIT_ENVIRONMENT, evidence), 0};
+    return sg_figure_make(seconds, parts, evidence, w->interval);
+}
+
+static void ppo_times(sg_predict_work *w) {
+    sg_prediction *p = w->out;
+    const sg_step_times *times = &w->walked.times;
+    double learning[SG_M_COUNT], learning_s = times->learning_s;
+    for (int i = 0; i < SG_M_COUNT; i++)
+        learning[i] = w->walked.by_log[SG_PHASE_PREPROCESSING][i] + w->walked.by_log[SG_PHASE_UPDATE][i] +
+                      w->walked.by_log[SG_PHASE_OTHER][i];
+    add_jitter(w, learning, &learning_s);
+    double both[SG_M_COUNT];
+    const double *inference = w->walked.by_log[SG_PHASE_INFERENCE];
+    for (int i = 0; i < SG_M_COUNT; i++) both[i] = inference[i] + learning[i];
+    sg_limit limit;
+    p->inference_s = time_figure(w, inference, times->inference_s, NULL);
+    p->environment_s = environment_figure(w);
+    p->learning_s = time_figure(w, learning, learning_s, NULL);
+    sg_figure collection[2] = {p->inference_s, p->environment_s};
+    p->collection_s = sg_figure_sum(collection, 2);
+    sg_figure iteration[2] = {time_figure(w, both, times->inference_s + learning_s, &limit), p->environment_s};
+    p->iteration_s = sg_figure_sum(iteration, 2);
+    if (p->environment_s.value > 0.5 * p->iteration_s.value) limit = SG_LIMIT_ENVIRONMENT;
+    (void)snprintf(p->limited_by, sizeof p->limited_by, "%s", sg_limit_name(limit));
+    double env_steps = (double)w->training->envs * (double)w->training->steps_per_env * w->ranks;
+    p->env_steps_per_s = sg_figure_scaled(&p->iteration_s, env_steps, -1);
+    p->forward_s = times->forward_s;
+    p->backward_s = times->backward_s;
+    p->optimizer_s = times->optimizer_s;
+    p->exposed_sync_s = times->exposed_sync_s;
+    memcpy(p->class_s, w->walked.report.class_s, sizeof p->class_s);
+}
+
+/* ---- memory -------------------------------------------------------------------------------------------------------- */
+
+static double known(const sg_machine *m, sg_machine_id id) {
+    return isfinite(m->p[id].value) ? m->p[id].value : 0;
+}
+
+static sg_figure memory_figure(const sg_predict_work *w, double bytes, double walk_log_sd, bool with_context) {
+    const sg_machine *m = &w->machine;
+    double by_log[SG_M_COUNT] = {0};
+    by_log[SG_M_WORKSPACE_BYTES] = known(m, SG_M_WORKSPACE_BYTES);
+    if (with_context) by_log[SG_M_CONTEXT_BYTES] = known(m, SG_M_CONTEXT_BYTES);
+    double total = bytes + by_log[SG_M_WORKSPACE_BYTES] + by_log[SG_M_CONTEXT_BYTES];
+    double inputs = 0;
+    if (!w->options->cameras_known && w->training->cameras > 0) inputs += CAMERAS_LOG_SD * CAMERAS_LOG_SD;
+    if (!w->options->language_known && strcmp(w->training->policy, "smolvla") == 0)
+        inputs += LANGUAGE_MEMORY_LOG_SD * LANGUAGE_MEMORY_LOG_SD;
+    sg_log_sd parts = {sqrt(sg_machine_log_variance(m, by_log, total)), walk_log_sd, sqrt(inputs)};
+    /* the bytes are the walk's, whatever the machine: only constants beside it have a tier, and where they are small the
+     * figure is as good as a calibrated one */
+    sg_evidence evidence = SG_EVIDENCE_CALIBRATED, of_constants = sg_evidence_of(m, by_log, total);
+    return sg_figure_upper(total, parts, of_constants > evidence ? of_constants : evidence, w->interval);
+}
+
+static void memory(sg_predict_work *w) {
+    sg_prediction *p = w->out;
+    const sg_memory_peak *peak = &w->walked.peak;
+    p->peak_allocated_bytes = memory_figure(w, (double)peak->allocated_bytes, ALLOCATED_LOG_SD, false);
+    p->peak_reserved_bytes = memory_figure(w, (double)peak->reserved_bytes, RESERVED_LOG_SD, false);
+    p->device_bytes = memory_figure(w, (double)peak->reserved_bytes, RESERVED_LOG_SD, true);
+    p->fits = w->machine.memory_bytes == 0 || p->device_bytes.high <= (double)w->machine.memory_bytes;
+    if (w->machine.memory_bytes == 0)
+        warn(p, "machine %s does not state its memory: whether the training fits was not checked", w->machine.name);
+    else if (!p->fits && p->device_bytes.value <= (double)w->machine.memory_bytes)
+        warn(p, "memory: the expected %.2f GiB fit, the upper bound of %.2f GiB does not; a smaller batch is safer",
+             p->device_bytes.value / 0x1p30, p->device_bytes.high / 0x1p30);
+}
+
+/* ---- the whole ----------------------------------------------------------------------------------------------------- */
+
+static bool forms_products_in(const sg_training *t, sg_compute compute) {
+    for (size_t i = 0; i < t->n_ops; i++)
+        if (sg_op_class_of(&t->ops[i]) <= SG_CLASS_ATTENTION && t->ops[i].attrs.compute == (int32_t)compute)
+            return true;
+    return false;
+}
+
+static void general_warnings(sg_predict_work *w) {
+    if (!w->machine.bf16 && forms_products_in(w->training, SG_COMPUTE_BF16))
+        warn(w->out, "%s has no bf16: such products are emulated and slow; fp32 or fp16 may be faster",
+             w->machine.name);
+    if (!w->options->cameras_known && w->training->cameras > 0)
+        warn(w->out, "the number of cameras was not given: %lld assumed", (long long)w->training->cameras);
+}
+
+void sg_predict_figures(sg_predict_work *w) {
+    sg_prediction *p = w->out;
+    sg_figure nothing = {NAN, NAN, NAN, {0, 0, 0}, SG_EVIDENCE_OBSERVED};
+    p->step_s = p->update_s = p->dataloading_s = p->preprocessing_s = p->samples_per_s = nothing;
+    p->collection_s = p->inference_s = p->environment_s = p->learning_s = p->iteration_s = p->env_steps_per_s = nothing;
+    general_warnings(w);
+    if (w->training->envs > 0)
+        ppo_times(w);
+    else
+        supervised_times(w);
+    const sg_virtual_report *r = &w->walked.report;
+    p->device_busy_share = r->host_s > 0 ? fmin(1, r->device_busy_s / r->host_s) : 0;
+    memory(w);
+}

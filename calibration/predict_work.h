@@ -1,0 +1,26 @@
+/* predict_work.h: what predict.c (walking) hands to predict_figures.c (intervals). */
+#ifndef SG_CALIBRATION_PREDICT_WORK_H
+#define SG_CALIBRATION_PREDICT_WORK_H
+
+#include "calibration/predict.h"
+#include "calibration/predict_walk.h"
+
+/* One prediction under way. */
+typedef struct sg_predict_work {
+    const sg_policy_request *request;
+    const sg_predict_options *options;
+    sg_machine machine; /* with the framework's numbers; its covariance is this struct's own */
+    sg_bucket_options buckets;
+    const sg_training *training;
+    int ranks;
+    double interval;
+    sg_walked walked;
+    sg_prediction *out;
+} sg_predict_work;
+
+/* Seconds of one environment step: the request's when it sets env_step_us, else the machine's. */
+double sg_predict_env_step_s(const sg_predict_work *w);
+/* From w->walked to all figures of w->out. */
+void sg_predict_figures(sg_predict_work *w);
+
+#endif
