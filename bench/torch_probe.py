@@ -35,7 +35,7 @@ def say(text):
 def time_entries(device, end, call_s):
     """Rounds over all entries until the time `end` (at least three); returns their JSON objects."""
     clock = Clock(device)
-    todo, slow = [], []
+    todo = []
     for entry in entries(device, bf16_is_native(device)):
         entry.prepare()
         entry.run()
@@ -55,11 +55,19 @@ def time_entries(device, end, call_s):
     out = []
     for entry in todo:
         net = [max(s - host, 0.1 * s) for s in entry.samples]
-        out.append({
-            "class": entry.cls, "op": entry.op, "shape": entry.shape, "dtype": NAMES[entry.dtype], "flops": entry.flops,
-            "bytes": entry.bytes, "launches": entry.launches, "weight": entry.work() / work[entry.cls, entry.dtype],
-            **statistic(net),
-        })  # fmt: skip
+        out.append(
+            {
+                "class": entry.cls,
+                "op": entry.op,
+                "shape": entry.shape,
+                "dtype": NAMES[entry.dtype],
+                "flops": entry.flops,
+                "bytes": entry.bytes,
+                "launches": entry.launches,
+                "weight": entry.work() / work[entry.cls, entry.dtype],
+                **statistic(net),
+            }
+        )
     return out
 
 
@@ -88,7 +96,7 @@ def observe(device, end, measure, run):
 
 
 def supervised_step(device, end, name, policy, batch, size, settings, precision):
-    """update_s as the framework's log would show it. On a GPU its parts need draining, so they are seen in other steps."""
+    """update_s as the framework's log shows it. On a GPU its parts need draining, so they are seen in other steps."""
     optimizer, drain = policy.optimizer(), Clock(device).drain
 
     def update():
@@ -123,19 +131,41 @@ def ppo_step(device, end, envs, steps=24):
         for t in range(steps):
             observed = storage["actor_obs"][t], storage["critic_obs"][t]
             action, mean, std, log_probability, value = policy.act(*observed)
-            policy.store(storage, t, {
-                "actor_obs": observed[0], "critic_obs": observed[1], "action": action, "mean": mean, "std": std, "value": value,
-                "log_probability": log_probability[:, None], "reward": storage["reward"][t], "done": storage["done"][t],
-            })  # fmt: skip
+            policy.store(
+                storage,
+                t,
+                {
+                    "actor_obs": observed[0],
+                    "critic_obs": observed[1],
+                    "action": action,
+                    "mean": mean,
+                    "std": std,
+                    "value": value,
+                    "log_probability": log_probability[:, None],
+                    "reward": storage["reward"][t],
+                    "done": storage["done"][t],
+                },
+            )
 
-    def learning():
+    def learn():
         ppo.iteration(policy, optimizer, storage)
 
     result = observe(
-        device, end, lambda: {"inference_s": clock.once(collection), "learning_s": clock.once(learning)}, lambda: (collection(), learning())
+        device,
+        end,
+        lambda: {"inference_s": clock.once(collection), "learning_s": clock.once(learn)},
+        lambda: (collection(), learn()),
     )
-    say(f"  ppo {envs} environments: learning {result['learning_s']['median_s']:.4f} s, {result['learning_s']['n']} times")
-    settings = {"steps_per_env": steps, "mini_batches": 4, "ppo_epochs": 5, "actor_obs": 99, "critic_obs": 198, "actions": 29}
+    learning = result["learning_s"]
+    say(f"  ppo {envs} environments: learning {learning['median_s']:.4f} s, {learning['n']} times")
+    settings = {
+        "steps_per_env": steps,
+        "mini_batches": 4,
+        "ppo_epochs": 5,
+        "actor_obs": 99,
+        "critic_obs": 198,
+        "actions": 29,
+    }
     return {"policy": "ppo", "settings": settings, "envs": envs, "precision": "fp32", **result}
 
 
@@ -184,7 +214,9 @@ def disturbances(load, steps):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="Example: python torch_probe.py -o probe.json")
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], epilog="Example: python torch_probe.py -o probe.json"
+    )
     parser.add_argument("-o", "--output", default="torch_probe.json")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0 = PyTorch's default")
@@ -207,15 +239,26 @@ def main():
     start, load_before = time.monotonic(), load_average()
     say(f"PyTorch {torch.__version__} on {name}, {torch.get_num_threads()} threads")
     host = host_costs(device)
-    say(f"  host: {host['op_s']['median_s'] * 1e6:.1f} us per forward op, {host['backward_op_s']['median_s'] * 1e6:.1f} us backward")
+    forward, backward = (1e6 * host[name]["median_s"] for name in ("op_s", "backward_op_s"))
+    say(f"  host: {forward:.1f} us per forward op, {backward:.1f} us backward")
     ops = time_entries(device, start + 0.35 * options.seconds, host["call_s"]["median_s"])
     steps = time_steps(device, start, options.seconds, options.without.split(","))
     result = {
-        "format": FORMAT, "version": VERSION, "torch": torch.__version__, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "device": name, "device_name": torch.cuda.get_device_name() if name == "cuda" else platform.processor() or platform.machine(),
-        "threads": torch.get_num_threads(), "bf16_native": bf16_is_native(device), "tf32": name == "cuda",
-        "load_average_before": load_before, "disturbed": disturbances(load_before, steps), "host": host, "entries": ops, "steps": steps,
-    }  # fmt: skip
+        "format": FORMAT,
+        "version": VERSION,
+        "torch": torch.__version__,
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "device": name,
+        "device_name": torch.cuda.get_device_name() if name == "cuda" else platform.processor() or platform.machine(),
+        "threads": torch.get_num_threads(),
+        "bf16_native": bf16_is_native(device),
+        "tf32": name == "cuda",
+        "load_average_before": load_before,
+        "disturbed": disturbances(load_before, steps),
+        "host": host,
+        "entries": ops,
+        "steps": steps,
+    }
     for reason in result["disturbed"]:
         say(f"  disturbed: {reason}; close other programs and run again")
     temporary = options.output + ".part"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Times one PyTorch training in this process and prints one JSON object; used by compare_torch.py.
 
-    python torch_worker.py act --batch 2 --cameras 2 --iterations 6
-    python torch_worker.py ppo --envs 256 --iterations 3 --classes
+python torch_worker.py act --batch 2 --cameras 2 --iterations 6
+python torch_worker.py ppo --envs 256 --iterations 3 --classes
 """
 
 import argparse

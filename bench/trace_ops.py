@@ -2,8 +2,8 @@
 """Writes what PyTorch really dispatches for one training step of each replica, one line per ATen call.
 
 For each policy and mode: OUT/<policy>_<mode>_<cameras>cams_<part>.txt with part forward, backward, step (clip, AdamW,
-zero-grad), and a summary in OUT/summary.json. Calls are counted below autograd (TorchDispatchMode): `view` are calls that
-make views or empty allocations, `sync` blocking reads, `op` all others. Needs PyTorch only.
+zero-grad), and a summary in OUT/summary.json. Calls are counted below autograd (TorchDispatchMode): `view` are calls
+that make views or empty allocations, `sync` blocking reads, `op` all others. Needs PyTorch only.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from peers import act, ppo, smolvla  # noqa: E402
 from peers.op_class import kind_of  # noqa: E402
+
 
 def describe(value):
     if isinstance(value, torch.Tensor):
@@ -91,7 +92,12 @@ class SavedBytes:
             dtype = str(held.tensor.dtype).replace("torch.", "")
             by_dtype[dtype] = by_dtype.get(dtype, 0) + storage.nbytes()
             largest.append((storage.nbytes(), describe(held.tensor)))
-        return {"total": sum(by_dtype.values()), "by_dtype": by_dtype, "storages": len(seen), "list": sorted(largest, reverse=True)}
+        return {
+            "total": sum(by_dtype.values()),
+            "by_dtype": by_dtype,
+            "storages": len(seen),
+            "list": sorted(largest, reverse=True),
+        }
 
 
 def cuda_dropout(x, p=0.5, training=True, inplace=False):
@@ -173,9 +179,7 @@ def trace_all(policy, batch, prefix, summary, optimizer_options):
         "tensors": len(parameters),
         "trainable_tensors": sum(p.requires_grad for p in parameters),
         "flops": {"forward": flops_forward, "backward": flops_backward},
-        **{
-            kind + "s": {part: trace.counts[kind] for part, trace in parts.items()} for kind in ("op", "view", "sync")
-        },
+        **{kind + "s": {part: trace.counts[kind] for part, trace in parts.items()} for kind in ("op", "view", "sync")},
         "saved_bytes": held,
     }
 

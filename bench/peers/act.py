@@ -224,6 +224,7 @@ class ACT(nn.Module):
     @staticmethod
     def batch(size, cameras=2, height=480, width=640, state_dim=6, action_dim=6, device="cpu", generator=None):
         """A synthetic preprocessed batch (normalised images in NCHW)."""
+
         def normal(*shape):
             return torch.randn(shape, generator=generator, device=device)
 

@@ -1,7 +1,7 @@
 """What the host spends per call of the framework: a narrow transformer whose arithmetic is negligible, and small loops.
 
-Seconds per call, with autograd recording, as a step spends them. Forward cost comes from a real (if tiny) model, because a
-loop of empty calls costs less than calls made by modules.
+Seconds per call, with autograd recording, as a step spends them. Forward cost comes from a real (if tiny) model,
+because a loop of empty calls costs less than calls made by modules.
 """
 
 import torch
@@ -28,8 +28,12 @@ def host_costs(device, rounds=15):
     x, position = (torch.randn(4, 1, 16, device=device) for _ in range(2))
     loss, forward_ops, forward_views = op_class.count(lambda: model(x, position))
     _, backward_ops, _ = op_class.count(loss.backward)
-    forward, backward, step = [], [], []
-    one, other, grad = torch.ones(1, device=device), torch.ones(1, device=device), torch.ones(4, 4, device=device, requires_grad=True)
+    forward, backward = [], []
+    one, other, grad = (
+        torch.ones(1, device=device),
+        torch.ones(1, device=device),
+        torch.ones(4, 4, device=device, requires_grad=True),
+    )
     call, view, item, small, large = [], [], [], [], []
     few, many = ([torch.nn.Parameter(torch.zeros(8, device=device)) for _ in range(n)] for n in (1, 129))
     optimizers = [torch.optim.AdamW(p) for p in (few, many)]
@@ -55,9 +59,14 @@ def host_costs(device, rounds=15):
         loss, forward_s = times[0], times[1]
         backward_s = clock.once(loss.backward)
         measured = (
-            (forward, forward_s), (backward, backward_s), (view, clock.once(views, 200) / 3), (call, clock.once(calls) / 200),
-            (item, clock.once(one.item, 100)), (small, clock.once(optimizers[0].step, 5)), (large, clock.once(optimizers[1].step, 2)),
-        )  # fmt: skip
+            (forward, forward_s),
+            (backward, backward_s),
+            (view, clock.once(views, 200) / 3),
+            (call, clock.once(calls) / 200),
+            (item, clock.once(one.item, 100)),
+            (small, clock.once(optimizers[0].step, 5)),
+            (large, clock.once(optimizers[1].step, 2)),
+        )
         if i >= 2:
             for values, seconds in measured:
                 values.append(seconds)

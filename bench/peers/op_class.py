@@ -16,8 +16,8 @@ CLASSES = {
     "attention": "",
     "norm": "native_layer_norm native_layer_norm_backward",
     "softmax": "_softmax _softmax_backward_data",
-    "copy": "copy_ clone _to_copy cat stack zeros ones full zeros_like ones_like fill_ zero_ scalar_tensor arange linspace"
-    " constant_pad_nd slice_backward select_backward",
+    "copy": "copy_ clone _to_copy cat stack zeros ones full zeros_like ones_like fill_ zero_ scalar_tensor arange"
+    " linspace constant_pad_nd slice_backward select_backward",
     "pool": "max_pool2d_with_indices max_pool2d_with_indices_backward upsample_bilinear2d",
     "reduce": "sum mean cumsum min max std any",
     "embedding": "embedding embedding_dense_backward index",

@@ -68,12 +68,18 @@ class PPO(nn.Module):
             return torch.randn((steps, envs, width), generator=generator, device=device)
 
         return {
-            "actor_obs": normal(actor_obs), "critic_obs": normal(critic_obs), "action": normal(actions),
-            "mean": normal(actions), "std": torch.ones(steps, envs, actions, device=device),
-            "log_probability": -0.5 * normal(1).abs() - actions, "value": normal(1), "reward": normal(1),
+            "actor_obs": normal(actor_obs),
+            "critic_obs": normal(critic_obs),
+            "action": normal(actions),
+            "mean": normal(actions),
+            "std": torch.ones(steps, envs, actions, device=device),
+            "log_probability": -0.5 * normal(1).abs() - actions,
+            "value": normal(1),
+            "reward": normal(1),
             "done": torch.zeros(steps, envs, 1, dtype=torch.uint8, device=device),
-            "returns": normal(1), "advantage": normal(1),
-        }  # fmt: skip
+            "returns": normal(1),
+            "advantage": normal(1),
+        }
 
     @staticmethod
     @torch.inference_mode()

@@ -31,9 +31,7 @@ class VisionLayer(nn.Module):
     def forward(self, x):
         size, tokens, _ = x.shape
         normed = self.norm1(x)
-        q, k, v = (
-            p(normed).view(size, tokens, VISION_HEADS, -1).transpose(1, 2) for p in (self.q, self.k, self.v)
-        )
+        q, k, v = (p(normed).view(size, tokens, VISION_HEADS, -1).transpose(1, 2) for p in (self.q, self.k, self.v))
         mixed = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).contiguous().view(size, tokens, VISION)
         x = x + self.o(mixed)
         return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
@@ -314,8 +312,11 @@ class SmolVLA(nn.Module):
         return loss.item(), norm.item()
 
     @staticmethod
-    def batch(size, cameras=2, height=480, width=640, state_dim=6, action_dim=6, words=16, device="cpu", generator=None):
+    def batch(
+        size, cameras=2, height=480, width=640, state_dim=6, action_dim=6, words=16, device="cpu", generator=None
+    ):
         """A synthetic preprocessed batch; images in [0, 1]."""
+
         def normal(*shape):
             return torch.randn(shape, generator=generator, device=device)
 
@@ -330,7 +331,7 @@ class SmolVLA(nn.Module):
 
 
 def build(mode="default", layers=LAYERS, device="cpu", **_):
-    """A policy in training mode, with small random weights (PyTorch's own initialisation would take most of a minute)."""
+    """A policy in training mode, with small random weights (PyTorch's own initialisation takes most of a minute)."""
     with torch.device("meta"):
         policy = SmolVLA(mode, layers)
     policy.to_empty(device=device)

@@ -1,4 +1,4 @@
-"""Timing shared by the probe and the comparisons: medians with intervals, interleaved rounds, conditions of the machine."""
+"""Timing shared by the probe and the comparisons: medians with intervals, clocks, conditions of the machine."""
 
 import math
 import os
@@ -15,9 +15,12 @@ def statistic(values, prefix=""):
     low, high = max(0, math.floor((n - 1) / 2 - reach)), min(n - 1, math.ceil((n - 1) / 2 + reach))
     middle = (values[(n - 1) // 2] + values[n // 2]) / 2
     return {
-        f"{prefix}median_s": middle, f"{prefix}mean_s": sum(values) / n, f"{prefix}low": values[low],
-        f"{prefix}high": values[high], "n": n,
-    }  # fmt: skip
+        f"{prefix}median_s": middle,
+        f"{prefix}mean_s": sum(values) / n,
+        f"{prefix}low": values[low],
+        f"{prefix}high": values[high],
+        "n": n,
+    }
 
 
 class Clock:

@@ -2,8 +2,8 @@
 
 
 def update(policy, optimizer, batch, stamp=lambda: None):
-    """Returns what the step reads back (loss and gradient norm before clipping, as Python floats). `stamp` is called at the
-    start, after the forward, after the backward and at the end."""
+    """Returns what the step reads back (loss and gradient norm before clipping, as Python floats). `stamp` is called at
+    the start, after the forward, after the backward and at the end."""
     stamp()
     loss = policy.loss(batch)
     stamp()
