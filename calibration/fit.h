@@ -59,7 +59,7 @@ sg_code sg_fit_load(const char *path, sg_fit *fit, sg_status *status);
 
 const char *sg_law_formula(sg_law_kind kind);        /* "c (w0 + w1 x)" */
 const char *sg_law_term(sg_law_kind kind, size_t i); /* "c" */
-/* The law for this quantity and configuration (batch, envs, iterations apart), or NULL. */
+/* The law for this quantity and configuration (batch, envs, iterations apart; threads 0: any), or NULL. */
 const sg_law *sg_law_find(const sg_fit *fit, const char *quantity, const sg_point_config *config);
 /* Value at x, and its log sd from the covariance and the residuals, growing outside the measured range. */
 void sg_law_at(const sg_law *law, double x, double *value, double *log_sd);

@@ -51,6 +51,12 @@ static void set_parameter(sg_machine *machine, int i, const sg_machine_parameter
     machine->covariance[i * SG_M_COUNT + i] = p->log_sd * p->log_sd;
 }
 
+void sg_framework_impose(const sg_framework_numbers *numbers, sg_machine *machine) {
+    for (int i = 0; i < SG_M_COUNT; i++)
+        if (isfinite(numbers->p[i].value)) set_parameter(machine, i, &numbers->p[i]);
+    sg_framework_apply(numbers, machine);
+}
+
 void sg_framework_apply(const sg_framework_numbers *numbers, sg_machine *machine) {
     for (int i = 0; i < SG_M_COUNT; i++) {
         if (!isfinite(numbers->p[i].value)) continue;

@@ -23,5 +23,7 @@ sg_code sg_framework_load(const char *name, const char *device_class, const char
 /* Fills what the machine does not know better: parameters that it lacks or has from a data sheet. Without `factors` the
  * framework factors become 1. Rows of a covariance follow. */
 void sg_framework_apply(const sg_framework_numbers *numbers, sg_machine *machine);
+/* The same, but the framework's numbers win over whatever the machine has. */
+void sg_framework_impose(const sg_framework_numbers *numbers, sg_machine *machine);
 
 #endif

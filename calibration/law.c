@@ -215,8 +215,8 @@ static bool same_configuration(const sg_point_config *a, const sg_point_config *
     return strcmp(a->policy, b->policy) == 0 && strcmp(a->framework, b->framework) == 0 &&
            strcmp(a->device, b->device) == 0 && strcmp(a->precision, b->precision) == 0 &&
            strcmp(a->settings, b->settings) == 0 && a->ranks == b->ranks && a->accumulation == b->accumulation &&
-           a->threads == b->threads && a->cameras == b->cameras && a->image_height == b->image_height &&
-           a->image_width == b->image_width;
+           (a->threads == b->threads || b->threads == 0) && a->cameras == b->cameras &&
+           a->image_height == b->image_height && a->image_width == b->image_width;
 }
 
 const sg_law *sg_law_find(const sg_fit *fit, const char *quantity, const sg_point_config *config) {

@@ -99,6 +99,22 @@ static sg_code walk(sg_predict_work *w, lowered *l, sg_status *status) {
     return sg_pricer_run(l->pricer[several], &w->machine, w->ranks, &w->walked, status);
 }
 
+/* Walks once more with our engine's numbers, to know what the framework adds to a law of our engine. */
+static sg_code ask_law(sg_predict_work *w, lowered *l, const char *config_dir, sg_status *status) {
+    sg_framework_numbers engine;
+    sg_code code =
+        sg_framework_load(sg_framework_name(SG_FRAMEWORK_NATIVE), w->machine.device_class, config_dir, &engine, status);
+    if (code) return code;
+    sg_machine plain = w->machine;
+    plain.covariance = NULL; /* it is the other machine's */
+    sg_framework_impose(&engine, &plain);
+    sg_walked walked;
+    code = sg_pricer_run(l->pricer[w->ranks > 1], &plain, w->ranks, &walked, status);
+    if (code) return code;
+    return sg_predict_law(w->options->fit, w->request, w->training, &w->machine, w->ranks, &w->walked.times,
+                          &walked.times, &w->law, status);
+}
+
 sg_code sg_predictor_run(sg_predictor *predictor, const sg_machine *machine, const sg_predict_options *options,
                          sg_prediction *prediction, sg_status *status) {
     const sg_policy_request *request = predictor->request;
@@ -115,6 +131,7 @@ sg_code sg_predictor_run(sg_predictor *predictor, const sg_machine *machine, con
     sg_code code = own_machine(&w, machine, predictor->config_dir, status);
     if (!code) code = lower(predictor, machine, &l, status);
     if (!code) code = walk(&w, l, status);
+    if (!code && options->fit) code = ask_law(&w, l, predictor->config_dir, status);
     if (!code) sg_predict_figures(&w);
     sg_machine_clear(&w.machine);
     return code ? sg_fail_in(status, "predicting %s on %s", request->policy, machine->name) : SG_OK;

@@ -65,6 +65,24 @@ static sg_figure time_figure(const sg_predict_work *w, const double *by_log, dou
     return sg_figure_make(seconds, parts, evidence, w->interval);
 }
 
+static bool is_factor(int id) {
+    return id >= SG_M_FACTOR_GEMM && id <= SG_M_FACTOR_OPTIMIZER;
+}
+
+/* A measured law in place of the walked duration: only the framework's own parameters stay in doubt. */
+static sg_figure law_figure(const sg_predict_work *w, const double *by_log, double walked_s, sg_limit *limit) {
+    double k = (double)(w->training->accumulation > 0 ? w->training->accumulation : 1);
+    double seconds = w->training->envs > 0 ? w->law.seconds : w->law.seconds / k;
+    double framework[SG_M_COUNT] = {0}, nothing[SG_M_COUNT] = {0}, share[SG_LIMIT_COUNT];
+    for (int i = 0; i < SG_M_COUNT && w->request->framework != SG_FRAMEWORK_NATIVE; i++)
+        if (is_host(i) || is_factor(i)) framework[i] = by_log[i] * seconds / walked_s;
+    sg_limit_shares(by_log, walked_s, share);
+    *limit = sg_limit_largest(share);
+    sg_log_sd parts = {hypot(sqrt(sg_machine_log_variance(&w->machine, framework, seconds)), w->law.log_sd),
+                       sg_width(*limit, SG_EVIDENCE_MEASURED), inputs_log_sd(w, nothing, seconds)};
+    return sg_figure_make(seconds, parts, SG_EVIDENCE_MEASURED, w->interval);
+}
+
 /* The slowest of several ranks decides: the expected maximum of so many normal draws (Blom's approximation). */
 static void add_jitter(const sg_predict_work *w, double *by_log, double *seconds) {
     double jitter = w->machine.p[SG_M_RANK_JITTER].value;
@@ -123,6 +141,11 @@ static void supervised_times(sg_predict_work *w) {
     p->update_s = time_figure(w, update, update_s, NULL);
     p->preprocessing_s = time_figure(w, preprocess, preprocess_s, NULL);
     sg_figure compute = time_figure(w, both, update_s + preprocess_s, &limit);
+    if (w->law.found) {
+        p->update_s = law_figure(w, update, update_s, &limit);
+        sg_figure parts[2] = {p->update_s, p->preprocessing_s};
+        compute = sg_figure_sum(parts, 2);
+    }
 
     double handover_s = handover_seconds(w), loader_s = loader_seconds(w);
     sg_log_sd handover_sd = {.model = HANDOVER_LOG_SD};
@@ -192,8 +215,14 @@ static void ppo_times(sg_predict_work *w) {
     p->learning_s = time_figure(w, learning, learning_s, NULL);
     sg_figure collection[2] = {p->inference_s, p->environment_s};
     p->collection_s = sg_figure_sum(collection, 2);
-    sg_figure iteration[2] = {time_figure(w, both, times->inference_s + learning_s, &limit), p->environment_s};
+    sg_figure iteration[3] = {time_figure(w, both, times->inference_s + learning_s, &limit), p->environment_s};
     p->iteration_s = sg_figure_sum(iteration, 2);
+    if (w->law.found) {
+        p->learning_s = law_figure(w, learning, learning_s, &limit);
+        iteration[0] = p->inference_s;
+        iteration[2] = p->learning_s;
+        p->iteration_s = sg_figure_sum(iteration, 3);
+    }
     if (p->environment_s.value > 0.5 * p->iteration_s.value) limit = SG_LIMIT_ENVIRONMENT;
     (void)snprintf(p->limited_by, sizeof p->limited_by, "%s", sg_limit_name(limit));
     double env_steps = (double)w->training->envs * (double)w->training->steps_per_env * w->ranks;

@@ -3,6 +3,7 @@
 #define SG_CALIBRATION_PREDICT_WORK_H
 
 #include "calibration/predict.h"
+#include "calibration/predict_law.h"
 #include "calibration/predict_walk.h"
 
 /* One prediction under way. */
@@ -15,6 +16,7 @@ typedef struct sg_predict_work {
     int ranks;
     double interval;
     sg_walked walked;
+    sg_law_answer law; /* found: stands instead of the walk's update time */
     sg_prediction *out;
 } sg_predict_work;
 

@@ -53,25 +53,35 @@ static size_t cut_settings(char *text, sg_setting *settings, size_t room) {
     return n;
 }
 
-sg_code sg_work_rebuild(const sg_point_config *config, sg_training **training, sg_status *status) {
-    char text[sizeof config->settings];
-    sg_setting settings[128];
-    memcpy(text, config->settings, sizeof text);
-    text[sizeof text - 1] = '\0';
-    sg_policy_request request = {
-        .policy = config->policy,
-        .framework = strcmp(config->framework, sg_framework_name(SG_FRAMEWORK_NATIVE)) == 0
-                         ? SG_FRAMEWORK_NATIVE
-                         : SG_FRAMEWORK_PYTORCH_EAGER,
-        .device_class = strcmp(config->device, "cuda") == 0 ? SG_DEVICE_CLASS_CUDA : SG_DEVICE_CLASS_CPU,
-        .batch = config->envs > 0 ? 0 : config->batch,
-        .accumulation = config->accumulation,
-        .ranks = config->ranks,
-        .precision = config->precision[0] ? config->precision : NULL,
-        .settings = settings,
-        .n_settings = cut_settings(text, settings, sizeof settings / sizeof settings[0]),
+void sg_work_request_of(const sg_point_config *c, sg_work_request *r) {
+    memset(r, 0, sizeof *r);
+    (void)snprintf(r->text, sizeof r->text, "%s", c->settings);
+    (void)snprintf(r->name, sizeof r->name, "%s", c->policy);
+    (void)snprintf(r->precision, sizeof r->precision, "%s", c->precision);
+    bool native = strcmp(c->framework, sg_framework_name(SG_FRAMEWORK_NATIVE)) == 0;
+    bool cuda = strcmp(c->device, "cuda") == 0;
+    r->policy = (sg_policy_request){
+        .policy = r->name,
+        .framework = native ? SG_FRAMEWORK_NATIVE : SG_FRAMEWORK_PYTORCH_EAGER,
+        .device_class = cuda ? SG_DEVICE_CLASS_CUDA : SG_DEVICE_CLASS_CPU,
+        .batch = c->envs > 0 ? 0 : c->batch,
+        .accumulation = c->accumulation,
+        .ranks = c->ranks,
+        .precision = r->precision[0] ? r->precision : NULL,
+        .settings = r->settings,
+        .n_settings = cut_settings(r->text, r->settings, 128),
     };
-    sg_code code = sg_policy_build(&request, training, status);
+    if (c->envs <= 0) return;
+    (void)snprintf(r->envs, sizeof r->envs, "%lld", (long long)c->envs);
+    (void)snprintf(r->steps_per_env, sizeof r->steps_per_env, "%lld", (long long)c->steps_per_env);
+    r->settings[r->policy.n_settings++] = (sg_setting){"envs", r->envs, "run file"};
+    r->settings[r->policy.n_settings++] = (sg_setting){"steps_per_env", r->steps_per_env, "run file"};
+}
+
+sg_code sg_work_rebuild(const sg_point_config *config, sg_training **training, sg_status *status) {
+    sg_work_request request;
+    sg_work_request_of(config, &request);
+    sg_code code = sg_policy_build(&request.policy, training, status);
     return code == SG_OK ? code
                          : sg_fail_in(status, "rebuilding the measured %s (batch %lld)", config->policy,
                                       (long long)config->batch);

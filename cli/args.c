@@ -214,6 +214,8 @@ static sg_code parse_one(int argc, char **argv, int *i, sg_args *args, sg_status
 
 sg_code sg_args_parse(int argc, char **argv, sg_args *args, sg_status *status) {
     set_defaults(args);
+    args->argc = argc;
+    args->argv = argv;
     for (int i = 1; i < argc; i++) {
         sg_code code = parse_one(argc, argv, &i, args, status);
         if (code != SG_OK) return code;

@@ -22,6 +22,8 @@ typedef struct sg_repeat {
 
 /* Unset numbers are -1, unset texts NULL. Texts point into argv. */
 typedef struct sg_args {
+    int argc;
+    char *const *argv; /* as given */
     const char *command;
     sg_repeat positional; /* after the command */
 

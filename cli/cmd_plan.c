@@ -97,10 +97,11 @@ sg_plan_request sg_plan_request_of(const sg_args *args, const sg_request *reques
     };
 }
 
-static int answer(const sg_args *args, const sg_request *request, const sg_machine *here) {
+static int answer(const sg_args *args, const sg_request *request, const sg_target *here) {
     sg_status status;
     sg_plan_answer plan = {0};
-    sg_plan_request what = sg_plan_request_of(args, request, here);
+    sg_plan_request what = sg_plan_request_of(args, request, here ? &here->machine : NULL);
+    what.here_fit = here && here->has_fit ? &here->fit : NULL;
     if (sg_plan_make(&what, &plan, &status) != SG_OK) return sg_show_error(args, &status);
     int result = plan.recommended >= 0 ? SG_OK : SG_NO;
     if (args->json)
@@ -121,7 +122,7 @@ int sg_cmd_plan(const sg_args *args) {
     if (sg_request_make(args, SG_DEVICE_CLASS_CUDA, &request, &status) != SG_OK)
         result = sg_show_error(args, &status);
     else {
-        result = answer(args, &request, has_here ? &here.machine : NULL);
+        result = answer(args, &request, has_here ? &here : NULL);
         sg_request_clear(&request);
     }
     if (has_here) sg_target_clear(&here);

@@ -10,6 +10,13 @@ sg_code sg_target_load(const sg_args *args, sg_target *target, sg_status *status
             "on which machine? --machine NAME (such as rtx-4090), a data sheet or a file that 'stepgauge fit' wrote");
     sg_code code = sg_machine_load(args->machine, NULL, &target->machine, status);
     if (code != SG_OK) return code;
+    size_t length = strlen(args->machine);
+    if (length > 3 && strcmp(args->machine + length - 3, ".h5") == 0) {
+        code = sg_fit_load(args->machine, &target->fit, status);
+        target->has_fit = code == SG_OK;
+        if (code != SG_OK) sg_machine_clear(&target->machine);
+        if (code != SG_OK) return code;
+    }
     bool cuda = strcmp(target->machine.device_class, "cuda") == 0;
     target->device_class = cuda ? SG_DEVICE_CLASS_CUDA : SG_DEVICE_CLASS_CPU;
     return SG_OK;
@@ -34,12 +41,14 @@ sg_predict_options sg_predict_options_of(const sg_args *args, const sg_request *
                                                                                     : 4,
         .cameras_known = request->has_dataset || sets(request, "cameras"),
         .host_known = false,
-        .language_known = sets(request, "language_length"),
+        .language_known = sets(request, "language_tokens"),
     };
 }
 
 sg_code sg_predict_for(const sg_args *args, const sg_request *request, const sg_target *target,
                        sg_prediction *prediction, sg_status *status) {
     sg_predict_options options = sg_predict_options_of(args, request);
+    options.fit = target->has_fit ? &target->fit : NULL;
+    options.host_known = target->has_fit; /* a fitted machine is a whole machine, host included */
     return sg_predict(&request->policy, &target->machine, &options, prediction, status);
 }

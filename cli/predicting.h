@@ -9,6 +9,8 @@
 typedef struct sg_target {
     sg_machine machine;
     sg_device_class device_class;
+    bool has_fit;
+    sg_fit fit; /* of a machine file that carries laws */
 } sg_target;
 
 /* --machine by name, data sheet or fitted file. */

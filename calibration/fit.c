@@ -1,0 +1,136 @@
+#include "calibration/fit.h"
+
+#include "calibration/fit_laws.h"
+#include "calibration/fit_probe.h"
+#include "calibration/fit_rates.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static void set_parameter(sg_machine *m, sg_machine_id id, double value, double log_sd, sg_evidence evidence,
+                          const char *origin) {
+    sg_machine_parameter *p = &m->p[id];
+    p->value = value;
+    p->log_sd = log_sd;
+    p->evidence = (uint8_t)evidence;
+    p->group = 0;
+    (void)snprintf(p->source, sizeof p->source, "%.119s", origin);
+    if (!m->covariance) return;
+    for (int j = 0; j < SG_M_COUNT; j++)
+        m->covariance[(size_t)id * SG_M_COUNT + (size_t)j] = m->covariance[(size_t)j * SG_M_COUNT + (size_t)id] = 0;
+    m->covariance[(size_t)id * (SG_M_COUNT + 1)] = log_sd * log_sd;
+}
+
+/* Geometric mean and log sd of the values that are positive; false when there is none. */
+static bool summarize(const double *values, size_t n, double *mean, double *log_sd) {
+    double sum = 0, squares = 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!(values[i] > 0) || !isfinite(values[i])) continue;
+        double l = log(values[i]);
+        sum += l;
+        squares += l * l;
+        kept++;
+    }
+    if (!kept) return false;
+    double m = sum / (double)kept;
+    *mean = exp(m);
+    *log_sd = kept > 1 ? sqrt(fmax(squares / (double)kept - m * m, 0) / (double)(kept - 1)) : 0.1;
+    *log_sd = fmax(*log_sd, 0.03);
+    return true;
+}
+
+/* What is read off rather than fitted: decode per frame, environment step, memory beyond the allocator. */
+static sg_code read_constants(const sg_point *const *points, size_t n, const char *origin, sg_machine *m,
+                              sg_status *status) {
+    double *frame = calloc(n, sizeof *frame), *env = calloc(n, sizeof *env), *context = calloc(n, sizeof *context);
+    sg_code code = frame && env && context ? SG_OK : sg_fail_memory(status, 3 * n * sizeof *frame, "a fit");
+    for (size_t i = 0; code == SG_OK && i < n; i++) {
+        const sg_point *p = points[i];
+        double pixels = (double)p->config.image_height * (double)p->config.image_width;
+        if (p->frame_s > 0 && pixels > 0) frame[i] = p->frame_s * (480.0 * 640.0) / pixels;
+        double env_steps = (double)p->config.envs * (double)p->config.steps_per_env;
+        if (env_steps > 0) env[i] = p->q[SG_Q_ENVIRONMENT].median / env_steps;
+        if (p->resident_bytes > p->peak_allocated_bytes && p->peak_allocated_bytes > 0)
+            context[i] = (double)(p->resident_bytes - p->peak_allocated_bytes);
+    }
+    double value, log_sd;
+    if (code == SG_OK && summarize(frame, n, &value, &log_sd))
+        set_parameter(m, SG_M_FRAME_S, value, log_sd, SG_EVIDENCE_CALIBRATED, origin);
+    if (code == SG_OK && summarize(env, n, &value, &log_sd))
+        set_parameter(m, SG_M_ENV_STEP_S, value, log_sd, SG_EVIDENCE_CALIBRATED, origin);
+    if (code == SG_OK && summarize(context, n, &value, &log_sd))
+        set_parameter(m, SG_M_CONTEXT_BYTES, value, log_sd, SG_EVIDENCE_CALIBRATED, origin);
+    free(frame);
+    free(env);
+    free(context);
+    return code;
+}
+
+/* How far each point's own law is from it; a large residual names a point worth measuring again. */
+static sg_code residuals_of(sg_fit *fit, const sg_run *run, sg_status *status) {
+    fit->residuals = malloc((run->n_points ? run->n_points : 1) * sizeof *fit->residuals);
+    if (!fit->residuals) return sg_fail_memory(status, run->n_points * sizeof *fit->residuals, "residuals");
+    fit->n_residuals = run->n_points;
+    for (size_t i = 0; i < run->n_points; i++) {
+        const sg_point *p = &run->points[i];
+        sg_quantity q = p->config.envs > 0 ? SG_Q_LEARNING : SG_Q_UPDATE;
+        const sg_law *law = sg_law_find(fit, sg_quantity_name(q), &p->config);
+        double value = NAN, log_sd;
+        if (law) sg_law_at(law, (double)(p->config.envs > 0 ? p->config.envs : p->config.batch), &value, &log_sd);
+        fit->residuals[i] = law && p->q[q].median > 0 ? log(p->q[q].median / value) : NAN;
+    }
+    return SG_OK;
+}
+
+static sg_code start_machine(const sg_run *run, const sg_machine *prior, sg_machine *m, sg_status *status) {
+    *m = *prior;
+    m->covariance = NULL;
+    if (prior->covariance) {
+        size_t bytes = (size_t)SG_M_COUNT * SG_M_COUNT * sizeof(double);
+        m->covariance = malloc(bytes);
+        if (!m->covariance) return sg_fail_memory(status, bytes, "a covariance");
+        memcpy(m->covariance, prior->covariance, bytes);
+    }
+    const sg_machine_record *r = &run->machine;
+    (void)snprintf(m->name, sizeof m->name, "%.63s", r->hostname[0] ? r->hostname : "this-machine");
+    (void)snprintf(m->title, sizeof m->title, "%.95s", r->device[0] ? r->device : r->cpu);
+    if (r->memory_bytes > 0) m->memory_bytes = (uint64_t)r->memory_bytes;
+    if (r->threads > 0) m->units = (int)r->threads;
+    if (r->cores > 0) m->vcpus = (double)r->cores;
+    return SG_OK;
+}
+
+static sg_code fit_points(sg_fit *fit, const sg_run *run, const sg_point *const *points, const sg_fit_options *options,
+                          sg_status *status) {
+    char date[16], origin[120];
+    time_t now = time(NULL);
+    struct tm day;
+    (void)strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &day));
+    (void)snprintf(origin, sizeof origin, "fit of %zu measured point(s), %s", run->n_points, date);
+    (void)snprintf(fit->machine.fitted_from, sizeof fit->machine.fitted_from, "%s", origin);
+    sg_code code = sg_fit_rates(points, run->n_points, origin, &fit->machine, status);
+    if (code == SG_OK) code = read_constants(points, run->n_points, origin, &fit->machine, status);
+    if (code == SG_OK && options->probe_file) code = sg_fit_probe(options->probe_file, fit, status);
+    if (code == SG_OK) code = sg_fit_laws(fit, points, run->n_points, status);
+    if (code == SG_OK) code = sg_fit_observed(options->observed, options->n_observed, fit, status);
+    if (code == SG_OK) code = residuals_of(fit, run, status);
+    return code;
+}
+
+sg_code sg_fit_run(const sg_run *run, const sg_machine *prior, const sg_fit_options *options, sg_fit *fit,
+                   sg_status *status) {
+    memset(fit, 0, sizeof *fit);
+    if (run->n_points == 0) return sg_fail(status, SG_BAD_INPUT, "the run file holds no point: measure first");
+    sg_code code = start_machine(run, prior, &fit->machine, status);
+    const sg_point **points = malloc(run->n_points * sizeof(const sg_point *));
+    if (!points && code == SG_OK) code = sg_fail_memory(status, run->n_points * sizeof *points, "a fit");
+    for (size_t i = 0; points && i < run->n_points; i++) points[i] = &run->points[i];
+    if (code == SG_OK) code = fit_points(fit, run, points, options, status);
+    free(points);
+    if (code != SG_OK) sg_fit_clear(fit);
+    return code;
+}

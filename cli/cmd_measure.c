@@ -1,0 +1,128 @@
+/* measure: runs the step for real, for every batch, worker and rank count asked for. */
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/measuring.h"
+#include "cli/world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* All that one call measures. Rank 0 records; other ranks only take part. */
+typedef struct session {
+    const sg_args *args;
+    sg_world world;
+    sg_run_writer *writer;
+    sg_run run; /* what was measured or found, in order */
+    const volatile int *stop;
+    sg_progress progress;
+    bool interrupted;
+} session;
+
+static sg_code keep(session *s, const sg_point *point, sg_status *status) {
+    sg_point *grown = realloc(s->run.points, (s->run.n_points + 1) * sizeof *grown);
+    if (!grown) return sg_fail_memory(status, (s->run.n_points + 1) * sizeof *grown, "measured points");
+    s->run.points = grown;
+    s->run.points[s->run.n_points++] = *point;
+    return SG_OK;
+}
+
+/* What the run file holds already is not measured again: a killed session goes on where it stopped. */
+static bool found_before(session *s, const sg_policy_request *policy, const sg_measure_options *options, sg_code *code,
+                         sg_status *status) {
+    if (!s->writer || s->args->fresh) return false;
+    sg_training *training = NULL;
+    sg_point_config config;
+    *code = sg_policy_build(policy, &training, status);
+    if (*code == SG_OK) *code = sg_measure_config(policy, training, options, &config, status);
+    sg_training_free(training);
+    return *code == SG_OK && sg_run_writer_has(s->writer, sg_point_key(&config));
+}
+
+static sg_code measure_one(session *s, sg_request *request, int64_t batch, int workers, sg_status *status) {
+    sg_measure_options options = sg_measuring_options(s->args, s->stop, s->world.rank == 0 ? &s->progress : NULL);
+    options.workers = workers;
+    options.rank = s->world.rank;
+    options.ranks = s->world.ranks;
+    options.bootstrap = s->world.transport;
+    request->policy.batch = batch;
+    request->policy.ranks = s->world.ranks;
+    sg_code code = SG_OK;
+    if (s->world.ranks == 1 && found_before(s, &request->policy, &options, &code, status)) {
+        fprintf(stderr, "stepgauge: batch %lld is in the run file already (--fresh measures it again)\n",
+                (long long)batch);
+        return SG_OK;
+    }
+    if (code != SG_OK) return code;
+    sg_point point;
+    code = sg_measure(&request->policy, &options, &point, status);
+    if (*s->stop) s->interrupted = true;
+    if (code != SG_OK) return s->interrupted ? SG_OK : code;
+    if (s->writer) code = sg_run_writer_append(s->writer, &point, status);
+    if (code == SG_OK) code = keep(s, &point, status);
+    if (code != SG_OK) sg_point_clear(&point);
+    return code;
+}
+
+/* A batch that does not fit is an answer and does not end the session: the others are still wanted. */
+static sg_code measure_all(session *s, sg_request *request, bool *all_fit, sg_status *status) {
+    const sg_args *a = s->args;
+    size_t batches = a->batch.n ? a->batch.n : 1, workers = a->workers.n ? a->workers.n : 1;
+    for (size_t b = 0; b < batches; b++)
+        for (size_t w = 0; w < workers && !s->interrupted; w++) {
+            int64_t batch = a->batch.n ? a->batch.value[b] : request->policy.batch;
+            sg_code code = measure_one(s, request, batch, a->workers.n ? (int)a->workers.value[w] : 1, status);
+            if (code == SG_NO) {
+                *all_fit = false;
+                fprintf(stderr, "stepgauge: %s\n", status->text);
+            } else if (code != SG_OK) {
+                return code;
+            }
+        }
+    return SG_OK;
+}
+
+static int show(session *s, bool all_fit) {
+    int result = s->interrupted ? SG_EXIT_INTERRUPTED : all_fit ? SG_OK : SG_NO;
+    sg_progress_end(&s->progress);
+    if (s->world.rank != 0) return result;
+    if (s->args->json) {
+        json_t *points = json_array();
+        for (size_t i = 0; i < s->run.n_points; i++)
+            (void)json_array_append_new(points, sg_json_point(&s->run.points[i]));
+        json_t *object = json_pack("{s:o, s:o}", "machine", sg_json_machine(&s->run.machine), "points", points);
+        return sg_json_print(object, result);
+    }
+    sg_print_points(s->run.points, s->run.n_points);
+    if (s->args->output && s->run.n_points) printf("\nWritten to %s\n", s->args->output);
+    if (s->interrupted) fprintf(stderr, "stepgauge: interrupted; what was measured is kept\n");
+    return result;
+}
+
+/* One process, or one rank of a world that is already there. */
+static int measure_here(session *s) {
+    sg_status status;
+    sg_request request;
+    bool all_fit = true;
+    sg_machine_describe(&s->run.machine);
+    sg_code code = sg_request_make(s->args, SG_DEVICE_CLASS_CPU, &request, &status);
+    if (code != SG_OK) return sg_show_error(s->args, &status);
+    if (s->args->output && s->world.rank == 0)
+        code = sg_run_writer_open(s->args->output, &s->run.machine, &s->writer, &status);
+    s->progress = sg_progress_start(s->args);
+    if (code == SG_OK) code = measure_all(s, &request, &all_fit, &status);
+    sg_run_writer_close(s->writer);
+    sg_request_clear(&request);
+    int result = code == SG_OK ? show(s, all_fit) : sg_show_error(s->args, &status);
+    sg_run_clear(&s->run);
+    return result;
+}
+
+int sg_cmd_measure(const sg_args *args) {
+    sg_status status;
+    session s = {.args = args, .stop = sg_interrupt_flag()};
+    if (sg_world_join(args, &s.world, &status) != SG_OK) return sg_show_error(args, &status);
+    int result = s.world.must_launch ? sg_world_launch(args, s.stop) : measure_here(&s);
+    sg_world_leave(&s.world);
+    return result;
+}

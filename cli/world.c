@@ -1,0 +1,142 @@
+#include "cli/world.h"
+
+#include "cli/interrupt.h"
+#include "cli/measuring.h"
+#include "sim/launch_ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ARGUMENTS_MAX = 256 };
+static const double JOIN_S = 30;
+
+static sg_code join(sg_world *world, int expected, sg_status *status) {
+    char library[96];
+    sg_code code = sg_module_transport("mpi", &world->transport, status);
+    if (code == SG_OK)
+        code = world->transport->join(expected, JOIN_S, &world->rank, &world->ranks, library, sizeof library, status);
+    if (code != SG_OK) world->transport = NULL;
+    return code;
+}
+
+sg_code sg_world_join(const sg_args *args, sg_world *world, sg_status *status) {
+    *world = (sg_world){.rank = 0, .ranks = 1};
+    sg_rank_variables variables;
+    sg_code code = sg_rank_variables_read(&variables, status);
+    if (code != SG_OK) return code;
+    if (variables.found && variables.ranks != 1) {
+        code = join(world, variables.ranks, status);
+        return code == SG_OK ? code : sg_fail_in(status, "joining the ranks that %s started", variables.launcher);
+    }
+    for (size_t i = 0; i < args->ranks.n; i++)
+        if (args->ranks.value[i] > 1) world->must_launch = true;
+    return SG_OK;
+}
+
+void sg_world_leave(sg_world *world) {
+    if (world->transport) world->transport->leave();
+    world->transport = NULL;
+}
+
+/* This command line again, with the rank counts replaced by one and the output by the shared run file. */
+static int arguments_for(const sg_args *args, const char *program, const char *ranks, const char *output, char **argv) {
+    int n = 0;
+    argv[n++] = (char *)(uintptr_t)program;
+    for (int i = 1; i < args->argc && n < ARGUMENTS_MAX - 8; i++) {
+        const char *a = args->argv[i];
+        bool with_value =
+            strcmp(a, "--ranks") == 0 || strcmp(a, "--gpus") == 0 || strcmp(a, "--output") == 0 || strcmp(a, "-o") == 0;
+        bool joined =
+            strncmp(a, "--ranks=", 8) == 0 || strncmp(a, "--gpus=", 7) == 0 || strncmp(a, "--output=", 9) == 0;
+        if (with_value) i++;
+        if (with_value || joined || strcmp(a, "--json") == 0) continue;
+        argv[n++] = (char *)(uintptr_t)a;
+    }
+    argv[n++] = (char *)(uintptr_t) "--ranks";
+    argv[n++] = (char *)(uintptr_t)ranks;
+    argv[n++] = (char *)(uintptr_t) "--output";
+    argv[n++] = (char *)(uintptr_t)output;
+    argv[n++] = (char *)(uintptr_t) "--quiet";
+    argv[n] = NULL;
+    return n;
+}
+
+/* Ranks print their own table on stdout: it goes to stderr, so that the answer of this command stays one. */
+static sg_code run_ranks(const sg_args *args, int64_t ranks, const char *output, int *exit_status, sg_status *status) {
+    char program[4096], count[24], *argv[ARGUMENTS_MAX];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (length <= 0) return sg_fail(status, SG_MACHINE, "cannot find this program's own file to start ranks");
+    program[length] = '\0';
+    (void)snprintf(count, sizeof count, "%lld", (long long)ranks);
+    (void)arguments_for(args, program, count, output, argv);
+    (void)fflush(stdout);
+    int saved = dup(STDOUT_FILENO);
+    if (saved < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+        return sg_fail(status, SG_MACHINE, "cannot redirect the ranks' output");
+    sg_code code = sg_launch_ranks((int)ranks, argv, NULL, exit_status, status);
+    (void)dup2(saved, STDOUT_FILENO);
+    (void)close(saved);
+    return code;
+}
+
+static bool wanted(const sg_args *args, const sg_point *point) {
+    bool by_rank = args->ranks.n == 0, by_batch = args->batch.n == 0;
+    for (size_t i = 0; i < args->ranks.n; i++) by_rank = by_rank || args->ranks.value[i] == point->config.ranks;
+    for (size_t i = 0; i < args->batch.n; i++) by_batch = by_batch || args->batch.value[i] == point->config.batch;
+    return by_rank && by_batch;
+}
+
+static int show_file(const sg_args *args, const char *path, int result) {
+    sg_run run;
+    sg_status status;
+    if (sg_run_file_read(path, &run, &status) != SG_OK) return result ? result : sg_show_error(args, &status);
+    size_t kept = 0;
+    for (size_t i = 0; i < run.n_points; i++) {
+        sg_point point = run.points[i];
+        if (!wanted(args, &point)) continue;
+        run.points[i] = run.points[kept];
+        run.points[kept++] = point;
+    }
+    if (args->json) {
+        json_t *points = json_array();
+        for (size_t i = 0; i < kept; i++) (void)json_array_append_new(points, sg_json_point(&run.points[i]));
+        result =
+            sg_json_print(json_pack("{s:o, s:o}", "machine", sg_json_machine(&run.machine), "points", points), result);
+    } else {
+        sg_print_points(run.points, kept);
+        if (args->output) printf("\nWritten to %s\n", args->output);
+    }
+    sg_run_clear(&run);
+    return result;
+}
+
+int sg_world_launch(const sg_args *args, const volatile int *stop) {
+    sg_status status;
+    char scratch[] = "/tmp/stepgauge-ranks-XXXXXX", path[64];
+    const char *output = args->output;
+    if (!output) {
+        if (!mkdtemp(scratch)) {
+            (void)sg_fail(&status, SG_MACHINE, "cannot make a folder under /tmp for the ranks' points");
+            return sg_show_error(args, &status);
+        }
+        (void)snprintf(path, sizeof path, "%s/run.h5", scratch);
+        output = path;
+    }
+    int result = SG_OK;
+    for (size_t i = 0; i < args->ranks.n && result == SG_OK && !*stop; i++) {
+        int exit_status = 0;
+        if (run_ranks(args, args->ranks.value[i], output, &exit_status, &status) != SG_OK)
+            result = sg_show_error(args, &status);
+        else
+            result = exit_status;
+    }
+    if (*stop) result = SG_EXIT_INTERRUPTED;
+    result = show_file(args, output, result);
+    if (output == path) {
+        (void)unlink(path);
+        (void)rmdir(scratch);
+    }
+    return result;
+}

@@ -1,0 +1,23 @@
+/* world.h: is this process one rank of several, and starting ranks for `measure --ranks N`. */
+#ifndef SG_CLI_WORLD_H
+#define SG_CLI_WORLD_H
+
+#include "cli/args.h"
+#include "kernels/module.h"
+
+typedef struct sg_world {
+    int rank, ranks;
+    const sg_transport_api *transport; /* NULL with one rank */
+    bool must_launch;                  /* more than one rank was asked for and nobody has started them yet */
+} sg_world;
+
+/* Under mpirun or srun: joins the peers (an error within 30 s when they cannot be reached). Else: one rank, or
+ * must_launch when --ranks asks for more. */
+sg_code sg_world_join(const sg_args *args, sg_world *world, sg_status *status);
+void sg_world_leave(sg_world *world);
+
+/* Runs this command again as each of the rank counts asked for, collects their points and shows them. Returns the exit
+ * status. */
+int sg_world_launch(const sg_args *args, const volatile int *stop);
+
+#endif

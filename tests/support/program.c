@@ -1,0 +1,102 @@
+#include "tests/support/program.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { ARGUMENTS = 64, LIMIT_S = 120 };
+
+static double now_s(void) {
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static char *slurp(FILE *file) {
+    (void)fseek(file, 0, SEEK_END);
+    long size = ftell(file);
+    assert_true(size >= 0);
+    rewind(file);
+    char *text = malloc((size_t)size + 1);
+    assert_non_null(text);
+    text[fread(text, 1, (size_t)size, file)] = '\0';
+    (void)fclose(file);
+    return text;
+}
+
+static int wait_for(pid_t pid, double start_s) {
+    int status;
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+        if (now_s() - start_s > LIMIT_S) (void)kill(pid, SIGKILL);
+        const struct timespec pause = {0, 500000};
+        (void)nanosleep(&pause, NULL);
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Output goes to files, so that nothing can block on a full pipe. */
+static sg_said run(char *const *argv) {
+    FILE *out = tmpfile(), *err = tmpfile();
+    assert_true(out && err);
+    posix_spawn_file_actions_t actions;
+    assert_int_equal(posix_spawn_file_actions_init(&actions), 0);
+    (void)posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    (void)posix_spawn_file_actions_adddup2(&actions, fileno(out), 1);
+    (void)posix_spawn_file_actions_adddup2(&actions, fileno(err), 2);
+    pid_t pid;
+    double start_s = now_s();
+    assert_int_equal(posix_spawn(&pid, argv[0], &actions, NULL, argv, environ), 0);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    sg_said said = {.status = wait_for(pid, start_s), .seconds = now_s() - start_s};
+    said.out = slurp(out);
+    said.err = slurp(err);
+    return said;
+}
+
+sg_said sg_stepgauge(const char *argument, ...) {
+    const char *program = getenv("STEPGAUGE_PROGRAM");
+    char *argv[ARGUMENTS] = {(char *)(uintptr_t)(program ? program : SG_BINARY_DIR "/stepgauge")};
+    int n = 1;
+    va_list args;
+    va_start(args, argument);
+    for (const char *a = argument; a && n < ARGUMENTS - 1; a = va_arg(args, const char *))
+        argv[n++] = (char *)(uintptr_t)a;
+    va_end(args);
+    return run(argv);
+}
+
+void sg_said_clear(sg_said *said) {
+    free(said->out);
+    free(said->err);
+}
+
+json_t *sg_said_json(const sg_said *said) {
+    json_error_t error;
+    json_t *root = json_loads(said->out, 0, &error);
+    if (!root) fail_msg("no JSON on stdout (%s), exit status %d, stderr: %s", error.text, said->status, said->err);
+    return root;
+}
+
+double sg_json_number(const json_t *root, const char *path) {
+    char copy[256];
+    (void)snprintf(copy, sizeof copy, "%s", path);
+    const json_t *at = root;
+    char *rest = copy;
+    for (char *key; (key = strsep(&rest, ".")) && at;) at = json_object_get(at, key);
+    if (!json_is_number(at)) fail_msg("%s is no number", path);
+    return json_number_value(at);
+}

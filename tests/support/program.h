@@ -1,0 +1,22 @@
+/* program.h: runs stepgauge as a user would and keeps what it said. */
+#ifndef SG_TESTS_SUPPORT_PROGRAM_H
+#define SG_TESTS_SUPPORT_PROGRAM_H
+
+#include <jansson.h>
+
+typedef struct sg_said {
+    int status; /* exit status; 128 + signal when it was killed */
+    char *out, *err;
+    double seconds;
+} sg_said;
+
+/* Arguments after the program's name, NULL at the end; at most 60. The program under test is $STEPGAUGE_PROGRAM, else the
+ * one in the build folder. Killed after 120 s. sg_said_clear the result. */
+sg_said sg_stepgauge(const char *argument, ...);
+void sg_said_clear(sg_said *said);
+/* stdout as JSON; fails the test when it is none. json_decref it. */
+json_t *sg_said_json(const sg_said *said);
+/* Number at "a.b.c"; fails the test when there is none. */
+double sg_json_number(const json_t *root, const char *path);
+
+#endif
