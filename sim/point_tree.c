@@ -216,10 +216,10 @@ sg_code sg_point_from_tree(const sg_h5tree *group, sg_point *point, int64_t *seq
     return SG_OK;
 }
 
-sg_code sg_machine_to_tree(const sg_machine_record *record, sg_h5tree *group, sg_status *status) {
+sg_code sg_machine_record_to_tree(const sg_machine_record *record, sg_h5tree *group, sg_status *status) {
     return put_fields(group, sg_machine_fields(), record, false, status);
 }
 
-sg_code sg_machine_from_tree(const sg_h5tree *group, sg_machine_record *record, sg_status *status) {
+sg_code sg_machine_record_from_tree(const sg_h5tree *group, sg_machine_record *record, sg_status *status) {
     return get_fields(group, sg_machine_fields(), record, status);
 }

@@ -10,8 +10,8 @@ sg_code sg_point_to_tree(const sg_point *point, int64_t sequence, sg_h5tree *gro
 /* *point starts at zero and is sg_point_clear'd by the caller, also on failure. */
 sg_code sg_point_from_tree(const sg_h5tree *group, sg_point *point, int64_t *sequence, sg_status *status);
 
-sg_code sg_machine_to_tree(const sg_machine_record *record, sg_h5tree *group, sg_status *status);
-sg_code sg_machine_from_tree(const sg_h5tree *group, sg_machine_record *record, sg_status *status);
+sg_code sg_machine_record_to_tree(const sg_machine_record *record, sg_h5tree *group, sg_status *status);
+sg_code sg_machine_record_from_tree(const sg_h5tree *group, sg_machine_record *record, sg_status *status);
 
 extern const sg_file_format sg_run_format;
 /* A whole run file's tree; `path` is for messages. *run is empty on failure. */

@@ -59,7 +59,7 @@ static sg_code run_from_tree(const sg_h5tree *tree, sg_run *run, sg_status *stat
     const sg_h5tree *machine = sg_h5tree_find(tree, "machine"), *points = sg_h5tree_find(tree, "points");
     if (!machine || !points)
         return sg_fail(status, SG_BAD_INPUT, "the group '%s' is missing", machine ? "points" : "machine");
-    sg_code code = sg_machine_from_tree(machine, &run->machine, status);
+    sg_code code = sg_machine_record_from_tree(machine, &run->machine, status);
     return code == SG_OK ? points_from_tree(points, run, status) : code;
 }
 
@@ -108,7 +108,7 @@ static sg_code load_existing(sg_run_writer *writer, sg_status *status) {
 static sg_code set_machine(sg_run_writer *writer, const sg_machine_record *machine, sg_status *status) {
     sg_h5tree *group;
     sg_code code = sg_h5tree_group(writer->tree, "machine", &group, status);
-    return code == SG_OK ? sg_machine_to_tree(machine, group, status) : code;
+    return code == SG_OK ? sg_machine_record_to_tree(machine, group, status) : code;
 }
 
 /* An empty run file, written at once: a folder or disk that refuses it should say so before hours of measuring. */
