@@ -162,6 +162,7 @@ static sg_code build_graph(const sg_policy_request *request, size_t index, sg_fa
     if (!g) return status ? status->code : SG_MACHINE;
     sg_training *made = sg_graph_training(g);
     made->policy = sg_family_table[index].name;
+    made->framework = sg_framework_name(request->framework);
     builders[index].build(g, build);
     return sg_graph_finish(g, training, status);
 }
