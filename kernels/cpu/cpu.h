@@ -2,6 +2,7 @@
 #ifndef SG_KERNELS_CPU_CPU_H
 #define SG_KERNELS_CPU_CPU_H
 
+#include "kernels/cpu/heap.h"
 #include "kernels/cpu/loops.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/device.h"
@@ -12,6 +13,7 @@ typedef struct sg_queue sg_queue; /* queue.h */
 
 struct sg_device {
     const sg_loops *loops;
+    sg_heap *heap; /* segments */
     int threads;
     bool bf16_native; /* oneDNN has bf16 primitives on this processor */
     dnnl_engine_t engine;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/sysinfo.h>
 
-enum { SEGMENT_ALIGN = 4096, MOST_THREADS = 4096 };
+enum { MOST_THREADS = 4096 };
 
 /* ---- the processor --------------------------------------------------------------------------------------------------- */
 
@@ -48,9 +48,16 @@ static void processor_name(char *name, size_t bytes) {
     (void)fclose(file);
 }
 
+/* Memory that this process may use: the machine's, or less where a control group says so. */
 static uint64_t memory_bytes(void) {
     struct sysinfo info;
-    return sysinfo(&info) == 0 ? (uint64_t)info.totalram * info.mem_unit : 0;
+    uint64_t bytes = sysinfo(&info) == 0 ? (uint64_t)info.totalram * info.mem_unit : 0;
+    FILE *file = fopen("/sys/fs/cgroup/memory.max", "r");
+    if (!file) return bytes;
+    unsigned long long most = 0; /* the file holds a number or "max" */
+    if (fscanf(file, "%llu", &most) == 1 && most > 0 && (bytes == 0 || most < bytes)) bytes = most;
+    (void)fclose(file);
+    return bytes;
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------------- */
@@ -60,6 +67,7 @@ static void cpu_close(sg_device *device) {
     sg_queue_close(device->queue);
     if (device->stream) (void)dnnl_stream_destroy(device->stream);
     if (device->engine) (void)dnnl_engine_destroy(device->engine);
+    sg_heap_close(device->heap);
     free(device);
 }
 
@@ -72,6 +80,11 @@ static sg_code cpu_open(const sg_device_options *options, sg_device **out, sg_st
                        options->threads, MOST_THREADS);
     sg_device *device = calloc(1, sizeof *device);
     if (!device) return sg_fail_memory(status, sizeof *device, "the cpu device");
+    device->heap = sg_heap_open(memory_bytes());
+    if (!device->heap) {
+        cpu_close(device);
+        return sg_fail_memory(status, 0, "the cpu device's heap");
+    }
     device->loops = sg_loops_best();
     device->threads = options->threads ? options->threads : allowed_threads();
     device->bf16_native = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
@@ -105,22 +118,37 @@ static sg_code cpu_info(sg_device *device, sg_device_info *info, sg_status *stat
 
 /* ---- memory ------------------------------------------------------------------------------------------------------------- */
 
+/* Sanitizers watch blocks of the C library, not parts of a mapping. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+static void *take(sg_heap *heap, uint64_t bytes) {
+    void *at = NULL;
+    (void)heap;
+    if (bytes > SIZE_MAX / 2) return NULL;
+    return posix_memalign(&at, 512, bytes ? (size_t)bytes : 1) == 0 ? at : NULL;
+}
+static void give(sg_heap *heap, void *segment) {
+    (void)heap;
+    free(segment);
+}
+#else
+static void *take(sg_heap *heap, uint64_t bytes) {
+    return sg_heap_take(heap, bytes);
+}
+static void give(sg_heap *heap, void *segment) {
+    sg_heap_give(heap, segment);
+}
+#endif
+
 static sg_code cpu_segment_alloc(sg_device *device, uint64_t bytes, void **segment, sg_status *status) {
-    (void)device;
-    *segment = NULL;
-    if (bytes <= SIZE_MAX / 2) {
-        void *at = NULL;
-        if (posix_memalign(&at, bytes >= SEGMENT_ALIGN ? SEGMENT_ALIGN : 512, bytes ? (size_t)bytes : 1) == 0)
-            *segment = at;
-    }
+    *segment = take(device->heap, bytes);
     if (*segment) return SG_OK;
     return sg_fail(status, SG_NO, "out of memory: %llu bytes are not to be had on this host",
                    (unsigned long long)bytes);
 }
 
 static void cpu_segment_free(sg_device *device, void *segment, uint64_t bytes) {
-    (void)device, (void)bytes;
-    free(segment);
+    (void)bytes;
+    give(device->heap, segment);
 }
 
 static sg_code cpu_copy(sg_device *device, void *to, const void *from, uint64_t bytes, sg_copy_kind kind,

@@ -36,6 +36,29 @@ static void drop_dim(sg_nest *nest, int d) {
     for (int k = 0; k < nest->operands; k++) memmove(&nest->stride[k][d], &nest->stride[k][d + 1], tail);
 }
 
+void sg_nest_move_inside(sg_nest *nest, int d) {
+    for (; d + 1 < nest->ndim; d++) swap_dims(nest, d, d + 1);
+}
+
+int64_t sg_nest_join_periodic(sg_nest *nest, int64_t most, int64_t stride[SG_NEST_OPERANDS]) {
+    int inner = nest->ndim - 1, outer = inner - 1;
+    int64_t period = nest->size[inner];
+    if (outer < 0 || period > most) return 0;
+    bool repeats[SG_NEST_OPERANDS] = {false};
+    for (int k = 0; k < nest->operands; k++) {
+        if (nest->stride[k][outer] == nest->stride[k][inner] * period) continue;
+        if (k == 0 || nest->stride[k][outer] != 0) return 0;
+        repeats[k] = true;
+    }
+    for (int k = 0; k < nest->operands; k++) {
+        stride[k] = repeats[k] ? nest->stride[k][inner] : 0;
+        if (repeats[k]) nest->stride[k][inner] = 0;
+    }
+    nest->size[inner] *= nest->size[outer];
+    drop_dim(nest, outer);
+    return period;
+}
+
 static sg_nest make(int operands, const sg_desc *const *descs, bool sorted) {
     sg_nest nest = {.operands = operands, .ndim = 0, .count = sg_desc_count(descs[0])};
     for (int k = 0; k < operands; k++) {

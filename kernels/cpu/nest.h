@@ -18,6 +18,12 @@ typedef struct sg_nest {
 
 /* descs[0] is the output; all have its shape. */
 sg_nest sg_nest_make(int operands, const sg_desc *const *descs);
+/* Makes dim d the innermost; the others keep their order. */
+void sg_nest_move_inside(sg_nest *nest, int d);
+/* Joins the two innermost dims where every operand either runs on or repeats the inner one (a vector added to each row);
+ * the repeating ones get stride 0 in the joined dim, and their stride within the period in stride[]. Returns the period, the
+ * inner dim's size, or 0 where it cannot be done or the period is above `most`. */
+int64_t sg_nest_join_periodic(sg_nest *nest, int64_t most, int64_t stride[SG_NEST_OPERANDS]);
 /* The same without sorting: positions are row-major positions of the tensors. */
 sg_nest sg_nest_make_in_order(int operands, const sg_desc *const *descs);
 

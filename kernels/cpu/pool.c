@@ -88,17 +88,20 @@ static void pool_pixel(const job *job, int64_t n, int64_t c, int64_t row, int64_
     const pool *p = job->p;
     window v = window_at(row, p->kernel[0], p->stride[0], p->pad[0], p->h);
     window u = window_at(column, p->kernel[1], p->stride[1], p->pad[1], p->w);
+    const float *x = job->x + offset(&p->x, n, c, v.start, u.start);
+    int64_t down = p->x.stride[2], right = p->x.stride[3], best_i = v.from, best_j = u.from;
     float best = -INFINITY;
-    int64_t where = code_of(p, v.start + v.from, u.start + u.from, v.from, u.from);
     for (int64_t i = v.from; i < v.to; i++)
         for (int64_t j = u.from; j < u.to; j++) {
-            float x = job->x[offset(&p->x, n, c, v.start + i, u.start + j)];
-            if (!(x > best) && x == x) continue;
-            best = x;
-            where = code_of(p, v.start + i, u.start + j, i, j);
+            float value = x[i * down + j * right];
+            bool better = value > best || value != value;
+            best = better ? value : best;
+            best_i = better ? i : best_i;
+            best_j = better ? j : best_j;
         }
     job->y[offset(&p->y, n, c, row, column)] = best;
-    put_index(job, offset(&p->index, n, c, row, column), where);
+    put_index(job, offset(&p->index, n, c, row, column),
+              code_of(p, v.start + best_i, u.start + best_j, best_i, best_j));
 }
 
 /* Items: rows of output pixels (across channels), or planes' rows. */

@@ -118,7 +118,6 @@ sg_code sg_primitive_make_reorder(sg_device *device, const sg_op *op, const dnnl
                                   const dnnl_memory_desc_t *to, sg_primitive *p, sg_status *status) {
     dnnl_primitive_attr_t attributes = NULL;
     dnnl_primitive_desc_t chosen = NULL;
-    int at;
     *p = (sg_primitive){.scratch = -1};
     sg_code result = sg_dnnl_attributes(op, NULL, 1, &attributes, status);
     if (result != SG_OK) return result;
@@ -126,10 +125,7 @@ sg_code sg_primitive_make_reorder(sg_device *device, const sg_op *op, const dnnl
         dnnl_reorder_primitive_desc_create(&chosen, from, device->engine, to, device->engine, attributes);
     (void)dnnl_primitive_attr_destroy(attributes);
     if (code != dnnl_success) return sg_dnnl_fail(op, code, "choosing a reorder", status);
-    sg_code added = finish(device, op, chosen, p, status);
-    if (added == SG_OK) added = sg_primitive_add(device, op, p, DNNL_ARG_FROM, from, &at, status);
-    if (added == SG_OK) added = sg_primitive_add(device, op, p, DNNL_ARG_TO, to, &at, status);
-    return added;
+    return finish(device, op, chosen, p, status);
 }
 
 const dnnl_memory_desc_t *sg_primitive_layout(const sg_primitive *p, int argument) {

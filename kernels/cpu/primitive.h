@@ -31,7 +31,7 @@ sg_code sg_dnnl_append_activation(const sg_op *op, dnnl_post_ops_t post_ops, sg_
 sg_code sg_primitive_make(sg_device *device, const sg_op *op, const_dnnl_op_desc_t desc,
                           dnnl_primitive_attr_t attributes, const_dnnl_primitive_desc_t hint, sg_primitive *p,
                           sg_status *status);
-/* A reorder between two layouts. */
+/* A reorder between two layouts; its two arguments (FROM, TO) are still to be added. */
 sg_code sg_primitive_make_reorder(sg_device *device, const sg_op *op, const dnnl_memory_desc_t *from,
                                   const dnnl_memory_desc_t *to, sg_primitive *p, sg_status *status);
 /* Layout that the primitive chose for an argument (DNNL_ARG_WEIGHTS ...). */
