@@ -38,6 +38,16 @@ static sg_code inspect(const sg_training *training, bool caching, inspection *in
     in->training = training;
     in->main = sg_main_program(training);
     in->counts = sg_count_program(training, in->main);
+    for (size_t p = 0; p < training->n_programs; p++) {
+        sg_pass_counts *into = &in->counts.pass[SG_PASS_PREPROCESS];
+        if (p == in->main) continue;
+        sg_pass_counts more = sg_count_program(training, p).pass[SG_PASS_PREPROCESS];
+        into->ops += more.ops;
+        into->launches += more.launches;
+        into->views += more.views;
+        into->flops += more.flops;
+        into->bytes += more.bytes;
+    }
     in->modules = calloc(training->n_modules ? training->n_modules : 1, sizeof *in->modules);
     if (!in->modules) return sg_fail_memory(status, training->n_modules * sizeof *in->modules, "module counts");
     sg_count_modules(training, in->main, in->modules);

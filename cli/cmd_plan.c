@@ -33,42 +33,55 @@ static sg_text money(double usd) {
     return t;
 }
 
-static void add_row(sg_table *table, const sg_offer_answer *o) {
-    char gpu[96], wall[192], cost[192], name[128];
-    (void)snprintf(name, sizeof name, "%s %s", o->provider, o->name);
-    (void)snprintf(gpu, sizeof gpu, "%dx %s", o->gpus, o->gpu);
-    (void)snprintf(wall, sizeof wall, "%s (%s .. %s)", sg_show_duration(o->wall_clock_s.value).s,
-                   sg_show_duration(o->wall_clock_s.low).s, sg_show_duration(o->wall_clock_s.high).s);
-    if (isfinite(o->cost_usd.value))
-        (void)snprintf(cost, sizeof cost, "%s (%s .. %s)", money(o->cost_usd.value).s, money(o->cost_usd.low).s,
-                       money(o->cost_usd.high).s);
+static sg_text range(const sg_figure *f, sg_text (*format)(double)) {
+    sg_text t;
+    if (!isfinite(f->value))
+        (void)snprintf(t.s, sizeof t.s, "-");
     else
-        (void)snprintf(cost, sizeof cost, "-");
+        (void)snprintf(t.s, sizeof t.s, "%.14s (%.14s .. %.14s)", format(f->value).s, format(f->low).s,
+                       format(f->high).s);
+    return t;
+}
+
+static bool one_provider(const sg_plan_answer *plan) {
+    for (size_t i = 1; i < plan->n_offers; i++)
+        if (strcmp(plan->offers[i].provider, plan->offers[0].provider) != 0) return false;
+    return true;
+}
+
+static void add_row(sg_table *table, const sg_offer_answer *o, bool with_provider) {
+    char gpu[96], name[112];
+    (void)snprintf(name, sizeof name, "%s%s%s", with_provider ? o->provider : "", with_provider ? " " : "", o->name);
+    (void)snprintf(gpu, sizeof gpu, "%d x %s", o->gpus, o->gpu);
     sg_text steps = sg_show_count(o->steps), step = sg_show_seconds(o->step_s.value),
             peak = sg_show_bytes(o->peak_bytes.high);
-    const char *const row[] = {name,
-                               o->gpus > 0 ? gpu : "this machine",
-                               steps.s,
-                               step.s,
-                               wall,
-                               cost,
-                               peak.s,
-                               o->limited_by,
-                               o->excluded[0] ? o->excluded : sg_evidence_name(o->evidence)};
+    sg_text wall = range(&o->wall_clock_s, sg_show_duration), cost = range(&o->cost_usd, money);
+    const char *const row[] = {name,          o->gpus > 0 ? gpu : "CPU",    steps.s, step.s, wall.s, cost.s, peak.s,
+                               o->limited_by, sg_evidence_name(o->evidence)};
     sg_table_row(table, row);
 }
 
 void sg_print_plan(const sg_plan_answer *plan) {
-    printf("%s steps of one process (%s per epoch), %s samples\n\n", sg_show_count(plan->steps).s,
-           sg_show_count(plan->steps_per_epoch).s, sg_show_count(plan->samples).s);
     const char *const header[] = {"offer",       "device",       "steps",      "step",    "wall-clock (90 %)",
                                   "cost (90 %)", "memory up to", "limited by", "evidence"};
+    bool several = !one_provider(plan);
+    printf("%s steps of one process (%s per epoch), %s samples.", sg_show_count(plan->steps).s,
+           sg_show_count(plan->steps_per_epoch).s, sg_show_count(plan->samples).s);
+    if (plan->n_offers && !several)
+        printf(" Offers of %s, prices of %s.", plan->offers[0].provider, plan->offers[0].price_date);
+    printf("\n\n");
     sg_table *table = sg_table_new(9, header);
-    if (plan->has_here) add_row(table, &plan->here);
-    for (size_t i = 0; i < plan->n_offers; i++) add_row(table, &plan->offers[i]);
+    if (plan->has_here) add_row(table, &plan->here, false);
+    for (size_t i = 0; i < plan->n_offers; i++)
+        if (!plan->offers[i].excluded[0]) add_row(table, &plan->offers[i], several);
     sg_table_print(table);
-    const char *date = plan->n_offers ? plan->offers[0].price_date : "";
-    if (date[0]) printf("\n  Prices of %s; check the provider's page before you rent.\n", date);
+    for (size_t i = 0, first = 1; i < plan->n_offers; i++) {
+        const sg_offer_answer *o = &plan->offers[i];
+        if (!o->excluded[0]) continue;
+        if (first) printf("\nLeft out:\n");
+        first = 0;
+        printf("  %s%s%s: %s\n", several ? o->provider : "", several ? " " : "", o->name, o->excluded);
+    }
     printf("\n%s\n", plan->recommendation);
     if (plan->recommended >= 0 && plan->offers[plan->recommended].command[0])
         printf("\n  %s\n", plan->offers[plan->recommended].command);

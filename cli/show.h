@@ -9,7 +9,7 @@
 #include <jansson.h>
 
 /* Quantities as text in buf, which is returned. "1.23 ms", "6.82 GiB", "51,597,190", "73.9 GFLOP", "2 h 05 min". */
-enum { SG_SHOW_BYTES = 48 };
+enum { SG_SHOW_BYTES = 64 };
 typedef struct sg_text {
     char s[SG_SHOW_BYTES];
 } sg_text;
