@@ -274,19 +274,19 @@ static bool check_sizes(sg_graph *g, const sg_record *r) {
     return true;
 }
 
-static bool make_outputs(sg_graph *g, const sg_record *r, int32_t op, sg_tid *out) {
+static bool make_outputs(sg_graph *g, const sg_record *r, int32_t op, const sg_tid *in, sg_tid *out) {
     bool in_place = (r->attrs->flags & SG_IN_PLACE) != 0;
     for (int i = 0; i < r->n_out; i++) {
+        bool over_input = in_place && i == 0 && !r->into;
         if (r->into) {
             out[i] = r->into[i];
-        } else if (in_place && i == 0) {
-            const sg_tensor base = g->tensors.at[r->in[0]];
+        } else if (over_input) {
+            const sg_tensor base = g->tensors.at[in[0]];
             out[i] = sg_graph_tensor(g, base.storage, (uint64_t)base.offset_bytes, &base.desc);
         } else {
             out[i] = new_output(g, r->out_tensor ? &r->out_tensor[i] : &r->out_desc[i]);
         }
-        if (out[i] < 0) return false;
-        if ((r->into || (in_place && i == 0)) && !note_write(g, out[i], op)) return false;
+        if (out[i] < 0 || ((r->into || over_input) && !note_write(g, out[i], op))) return false;
     }
     return true;
 }
@@ -308,32 +308,38 @@ static bool note_reads(sg_graph *g, const sg_record *r) {
     return true;
 }
 
-bool sg_graph_record(sg_graph *g, const sg_record *r, sg_tid *out) {
-    for (int i = 0; i < r->n_out; i++) out[i] = SG_NO_TENSOR;
+/* The operands' place in the training's list is filled first: `out` of the caller may be its `in`. */
+static bool record(sg_graph *g, const sg_record *r, uint32_t *args) {
     if (!sg_graph_draft(g) || !sound_tensors(g, r->in, r->n_in)) return false;
     if (r->into && !sound_tensors(g, r->into, r->n_out)) return false;
     if (!gather_descs(g, r) || !check_sizes(g, r)) return false;
     sg_op op = {.kind = r->kind, .n_in = r->n_in, .n_out = r->n_out, .attrs = *r->attrs, .desc = g->scratch.at};
     int32_t index = intern(g, &op);
-    uint32_t args;
-    size_t n = (size_t)(r->n_in + r->n_out);
-    if (index < 0 || !note_reads(g, r) || !room_for_args(g, n, &args)) return false;
-    bool tracked = records_gradient(g, r->rule, r->in, r->n_in);
-    if (!make_outputs(g, r, index, out)) return false;
-    if (r->n_in) memcpy(&g->args.at[args], r->in, (size_t)r->n_in * sizeof *r->in);
-    memcpy(&g->args.at[args + (uint32_t)r->n_in], out, (size_t)r->n_out * sizeof *out);
-    g->args.count += n;
-    if (!sg_graph_entry(g, SG_ENTRY_OP, index, args)) return false;
+    size_t n_in = (size_t)r->n_in, n_out = (size_t)r->n_out;
+    if (index < 0 || !note_reads(g, r) || !room_for_args(g, n_in + n_out, args)) return false;
+    sg_tid *in = &g->args.at[*args], *out = in + n_in;
+    if (n_in) memcpy(in, r->in, n_in * sizeof *in);
+    bool tracked = records_gradient(g, r->rule, in, r->n_in);
+    if (!make_outputs(g, r, index, in, out)) return false;
+    g->args.count += n_in + n_out;
+    if (!sg_graph_entry(g, SG_ENTRY_OP, index, *args)) return false;
     if (!tracked) return true;
     sg_node node = {.rule = (uint8_t)r->rule,
                     .op = index,
                     .n_in = r->n_in,
                     .n_out = r->n_out,
                     .number = {r->number[0], r->number[1]}};
-    if (!add_node(g, node, r->in, out)) return false;
+    if (!add_node(g, node, in, out)) return false;
     attach_outputs(g, out, 1);
     if (sg_graph_eager(g) && sg_op_saves_output(&g->ops.at[index])) (void)sg_graph_detach(g, out[0]);
     return !g->failed;
+}
+
+bool sg_graph_record(sg_graph *g, const sg_record *r, sg_tid *out) {
+    uint32_t args = 0;
+    bool done = record(g, r, &args);
+    for (int i = 0; i < r->n_out; i++) out[i] = done ? g->args.at[args + (uint32_t)(r->n_in + i)] : SG_NO_TENSOR;
+    return done;
 }
 
 /* ---- views --------------------------------------------------------------------------------------------------- */
