@@ -20,7 +20,7 @@ typedef struct plan {
     int32_t *last_program;           /* per storage: that uses it */
 } plan;
 
-enum { NEVER = UINT32_MAX };
+#define NEVER UINT32_MAX
 
 static int32_t storage_of(const sg_graph *g, sg_tid t) {
     return g->tensors.at[t].storage;
