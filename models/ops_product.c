@@ -115,6 +115,17 @@ static bool tracks(const sg_graph *g, const sg_tid *t, int n) {
     return false;
 }
 
+static sg_tid activate(sg_graph *g, sg_tid x, sg_fn act) {
+    return act == SG_FN_NONE ? x : sg_unary(g, act, x, act == SG_FN_ELU ? 1 : 0, 0);
+}
+
+/* at::linear without a bias, or with one on sequences that are not contiguous: matmul, then add_. */
+static sg_tid linear_by_matmul(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, sg_fn act) {
+    sg_tid y = sg_matmul(g, x, sg_transpose(g, weight, 0, 1));
+    if (bias != SG_NO_TENSOR) y = sg_binary_in_place(g, SG_FN_ADD, y, bias, 1);
+    return activate(g, y, act);
+}
+
 sg_tid sg_linear_act(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, sg_fn act) {
     x = sg_autocast_down(g, x);
     weight = sg_autocast_down(g, weight);
@@ -127,8 +138,8 @@ sg_tid sg_linear_act(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, sg_fn ac
                       (long long)w.size[1]);
         return SG_NO_TENSOR;
     }
-    if (sg_graph_eager(g) && bias == SG_NO_TENSOR && act == SG_FN_NONE && in.ndim > 2 && !folds(g, x, weight))
-        return sg_matmul(g, x, sg_transpose(g, weight, 0, 1));
+    if (sg_graph_eager(g) && in.ndim > 2 && (bias == SG_NO_TENSOR || !sg_desc_is_contiguous(&in)))
+        return linear_by_matmul(g, x, weight, bias, act);
     const sg_tid operands[3] = {x, weight, bias};
     bool fused = can_fuse(g, act, tracks(g, operands, 3));
     if (in.ndim != 2) x = sg_reshape(g, x, 2, (const int64_t[]){-1, w.size[1]});
@@ -146,7 +157,7 @@ sg_tid sg_linear_act(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, sg_fn ac
         size[in.ndim - 1] = w.size[0];
         y = sg_view(g, y, in.ndim, size);
     }
-    return act != SG_FN_NONE && !fused ? sg_unary(g, act, y, act == SG_FN_ELU ? 1 : 0, 0) : y;
+    return fused ? y : activate(g, y, act);
 }
 
 sg_tid sg_linear(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias) {
@@ -263,8 +274,7 @@ sg_tid sg_conv2d_fused(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, sg_tid
         conv(g, x, weight, bias, fused_residual ? residual : SG_NO_TENSOR, fused_act ? act : SG_FN_NONE, stride, pad);
     if (residual != SG_NO_TENSOR && !fused_residual) y = sg_binary_in_place(g, SG_FN_ADD, y, residual, 1);
     if (act == SG_FN_NONE || fused_act) return y;
-    return sg_fn_saves_output(act) ? sg_unary_in_place(g, act, y, 0, 0)
-                                   : sg_unary(g, act, y, act == SG_FN_ELU ? 1 : 0, 0);
+    return sg_fn_saves_output(act) ? sg_unary_in_place(g, act, y, 0, 0) : activate(g, y, act);
 }
 
 sg_tid sg_conv2d(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, int stride, int pad) {
