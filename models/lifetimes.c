@@ -6,7 +6,6 @@
 #include "models/graph_state.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* What one program does with each storage; positions count entries, a FREE at position p stands before entry p. */
 typedef struct plan {
@@ -94,35 +93,48 @@ static bool put_chain(plan *p, sg_entry_list *out, int32_t first, sg_entry_kind 
     return true;
 }
 
-/* FREE entries first: what ends here makes room for what begins. Two chainings share `next`, so frees are put into a
- * first list and allocations into the final one. */
-static bool weave(plan *p, sg_draft *draft) {
+/* All FREE entries in order; those before entry i are first[i] .. first[i + 1] - 1. */
+static bool list_frees(plan *p, const sg_draft *draft, sg_entry_list *frees, uint32_t *first) {
     static const sg_entry nothing = {.pass = SG_PASS_FORWARD};
-    sg_entry_list frees = {0}, out = {0};
-    uint32_t *first_free = calloc(p->n_entries + 2, sizeof *first_free);
-    bool done = first_free != NULL;
     chain(p, p->free_at, p->free_head);
-    for (size_t i = 0; i <= p->n_entries && done; i++) {
-        first_free[i] = (uint32_t)frees.count;
-        done = put_chain(p, &frees, p->free_head[i], SG_ENTRY_FREE, i > 0 ? &draft->entries.at[i - 1] : &nothing);
-        first_free[i + 1] = (uint32_t)frees.count;
+    for (size_t i = 0; i <= p->n_entries; i++) {
+        first[i] = (uint32_t)frees->count;
+        if (!put_chain(p, frees, p->free_head[i], SG_ENTRY_FREE, i > 0 ? &draft->entries.at[i - 1] : &nothing))
+            return false;
     }
+    first[p->n_entries + 1] = (uint32_t)frees->count;
+    return true;
+}
+
+/* At each position frees come first: what ends makes room for what begins. */
+static bool merge(plan *p, const sg_draft *draft, const sg_entry_list *frees, const uint32_t *first,
+                  sg_entry_list *out) {
     chain(p, p->alloc_at, p->alloc_head);
-    for (size_t i = 0; i <= p->n_entries && done; i++) {
-        size_t n = first_free[i + 1] - first_free[i];
-        done = SG_ROOM(p->g, &out, n + 1);
-        if (!done) break;
-        if (n) memcpy(&out.at[out.count], &frees.at[first_free[i]], n * sizeof *out.at);
-        out.count += n;
+    for (size_t i = 0; i <= p->n_entries; i++) {
+        size_t n = first[i + 1] - first[i];
+        if (!SG_ROOM(p->g, out, n + 1)) return false;
+        for (size_t k = 0; k < n; k++) out->at[out->count++] = frees->at[first[i] + k];
         if (i == p->n_entries) break;
-        done = put_chain(p, &out, p->alloc_head[i], SG_ENTRY_ALLOC, &draft->entries.at[i]) && SG_ROOM(p->g, &out, 1);
-        if (done) out.at[out.count++] = draft->entries.at[i];
+        if (!put_chain(p, out, p->alloc_head[i], SG_ENTRY_ALLOC, &draft->entries.at[i]) || !SG_ROOM(p->g, out, 1))
+            return false;
+        out->at[out->count++] = draft->entries.at[i];
     }
+    return true;
+}
+
+static void no_memory(const plan *p) {
+    sg_graph_fail(p->g, SG_MACHINE, "cannot allocate host memory for the lifetimes of %zu tensors", p->n_storages);
+}
+
+static bool weave(plan *p, sg_draft *draft) {
+    sg_entry_list frees = {0}, out = {0};
+    uint32_t *first = calloc(p->n_entries + 2, sizeof *first);
+    bool done = first && list_frees(p, draft, &frees, first) && merge(p, draft, &frees, first, &out);
     free(frees.at);
-    free(first_free);
+    free(first);
     if (!done) {
         free(out.at);
-        sg_graph_fail(p->g, SG_MACHINE, "cannot allocate host memory for the lifetimes of %zu tensors", p->n_storages);
+        no_memory(p);
         return false;
     }
     free(draft->entries.at);
@@ -142,7 +154,7 @@ static bool place(plan *p, int32_t program) {
         place_gradient_frees(p, draft, program);
         done = weave(p, draft);
     } else {
-        sg_graph_fail(p->g, SG_MACHINE, "cannot allocate host memory for the lifetimes of %zu tensors", p->n_storages);
+        no_memory(p);
     }
     free(p->alloc_head);
     free(p->free_head);
@@ -171,7 +183,7 @@ bool sg_graph_place_lifetimes(sg_graph *g) {
     p.released = calloc(n, sizeof *p.released);
     p.last_program = calloc(n, sizeof *p.last_program);
     bool done = p.alloc_at && p.free_at && p.next && p.released && p.last_program;
-    if (!done) sg_graph_fail(g, SG_MACHINE, "cannot allocate host memory for the lifetimes of %zu tensors", n - 1);
+    if (!done) no_memory(&p);
     if (done) survey(&p);
     for (size_t i = 0; i < g->programs.count && done; i++) done = place(&p, (int32_t)i);
     free(p.alloc_at);

@@ -33,7 +33,7 @@ static bool complete_sizes(sg_graph *g, sg_tid x, int ndim, const int64_t *size,
 }
 
 sg_tid sg_view(sg_graph *g, sg_tid x, int ndim, const int64_t *size) {
-    int64_t full[SG_MAX_DIMS];
+    int64_t full[SG_MAX_DIMS] = {0};
     sg_desc out;
     if (!sg_graph_has(g, x) || !complete_sizes(g, x, ndim, size, full)) return SG_NO_TENSOR;
     if (!sg_desc_view_as(sg_graph_desc(g, x), ndim, full, &out)) {
@@ -44,7 +44,7 @@ sg_tid sg_view(sg_graph *g, sg_tid x, int ndim, const int64_t *size) {
 }
 
 sg_tid sg_reshape(sg_graph *g, sg_tid x, int ndim, const int64_t *size) {
-    int64_t full[SG_MAX_DIMS];
+    int64_t full[SG_MAX_DIMS] = {0};
     sg_desc out;
     if (!sg_graph_has(g, x) || !complete_sizes(g, x, ndim, size, full)) return SG_NO_TENSOR;
     if (!sg_desc_view_as(sg_graph_desc(g, x), ndim, full, &out)) x = sg_contiguous(g, x);

@@ -40,7 +40,7 @@ static sg_tid *tids(sg_graph *g, size_t n) {
 static bool collect(sg_graph *g, const char *const *prefix, int group, sg_dtype dtype, bundle *out) {
     size_t n = g->parameters.count;
     sg_tid *p = tids(g, n), *grad = tids(g, n), *m = tids(g, n), *v = tids(g, n);
-    if (g->failed) return false;
+    if (!p || !grad || !m || !v) return false;
     *out = (bundle){0, p, grad, m, v};
     for (size_t i = 0; i < n; i++) {
         const sg_parameter *parameter = &g->parameters.at[i];
@@ -62,7 +62,7 @@ static void foreach_in_place(sg_graph *g, const sg_attrs *attrs, int32_t n, int 
                              sg_tid scalar) {
     size_t count = (size_t)n;
     sg_tid *in = tids(g, count * (size_t)lists + 1), *out = tids(g, count);
-    if (g->failed) return;
+    if (!in || !out) return;
     for (int i = 0; i < lists; i++) memcpy(in + (size_t)i * count, list[i], count * sizeof *in);
     sg_attrs a = *attrs;
     a.flags |= SG_IN_PLACE;
@@ -80,7 +80,7 @@ static const sg_tid *foreach_sqrt(sg_graph *g, int32_t n, const sg_tid *x) {
     sg_tid *out = tids(g, (size_t)n);
     sg_desc *desc = sg_arena_alloc(g->arena, (size_t)n * sizeof *desc);
     if (!desc) sg_graph_fail(g, SG_MACHINE, "cannot allocate host memory for %d parameters", (int)n);
-    if (g->failed) return out;
+    if (!desc || !out || g->failed) return NULL;
     for (int32_t i = 0; i < n; i++) desc[i] = *sg_graph_desc(g, x[i]);
     sg_attrs attrs = {.fn = SG_FN_SQRT, .count = n};
     sg_record record = {.kind = SG_OP_FOREACH, .attrs = &attrs, .n_in = n, .n_out = n, .in = x, .out_desc = desc};
@@ -112,7 +112,7 @@ static void adam_foreach(sg_graph *g, const sg_optimizer_spec *spec, const bundl
     a = pass(spec, SG_FN_ADDCMUL, 1 - spec->beta2, 0, 0);
     foreach_in_place(g, &a, b->n, 3, (const sg_tid *const[]){b->v, b->g, b->g}, SG_NO_TENSOR);
     const sg_tid *root = foreach_sqrt(g, b->n, b->v);
-    if (g->failed) return;
+    if (!root) return;
     a = pass(spec, SG_FN_DIV_SCALAR, 1, 0, SG_STEP_SQRT);
     foreach_in_place(g, &a, b->n, 1, &root, SG_NO_TENSOR);
     a = pass(spec, SG_FN_AFFINE, 1, spec->eps, 0);
@@ -150,7 +150,7 @@ static void adam_single(sg_graph *g, const sg_optimizer_spec *spec, sg_tid p, sg
 static void adam_fused(sg_graph *g, const sg_optimizer_spec *spec, const bundle *b) {
     size_t n = (size_t)b->n;
     sg_tid *in = tids(g, 4 * n), *into = tids(g, 3 * n), *out = tids(g, 3 * n);
-    if (g->failed) return;
+    if (!in || !into || !out) return;
     const sg_tid *const lists[4] = {b->p, b->g, b->m, b->v}, *const written[3] = {b->p, b->m, b->v};
     for (size_t i = 0; i < 4; i++) memcpy(in + i * n, lists[i], n * sizeof *in);
     for (size_t i = 0; i < 3; i++) memcpy(into + i * n, written[i], n * sizeof *into);

@@ -25,10 +25,15 @@ static uint64_t hash_op(const sg_op *op) {
     return hash_words(hash, op->desc, (size_t)(op->n_in + op->n_out) * sizeof *op->desc);
 }
 
+/* Attributes and descriptors are zero where they are not used, so that their bytes can be compared (kernels/op.h). */
+static bool same_bytes(const void *a, const void *b, size_t bytes) {
+    return memcmp(a, b, bytes) == 0;
+}
+
 static bool equal_ops(const sg_op *a, const sg_op *b) {
     return a->kind == b->kind && a->n_in == b->n_in && a->n_out == b->n_out &&
-           memcmp(&a->attrs, &b->attrs, sizeof a->attrs) == 0 &&
-           memcmp(a->desc, b->desc, (size_t)(a->n_in + a->n_out) * sizeof *a->desc) == 0;
+           same_bytes(&a->attrs, &b->attrs, sizeof a->attrs) &&
+           same_bytes(a->desc, b->desc, (size_t)(a->n_in + a->n_out) * sizeof *a->desc);
 }
 
 static bool grow_slots(sg_graph *g) {
@@ -261,7 +266,7 @@ static bool gather_descs(sg_graph *g, const sg_record *r) {
     size_t n_in = (size_t)r->n_in, n_out = (size_t)r->n_out;
     if (!SG_ROOM(g, &g->scratch, n_in + n_out)) return false;
     for (int i = 0; i < r->n_in; i++) g->scratch.at[i] = r->in_desc ? r->in_desc[i] : *sg_graph_desc(g, r->in[i]);
-    for (int i = 0; i < r->n_out; i++)
+    for (int i = 0; i < r->n_out && (r->out_desc || r->into); i++)
         g->scratch.at[n_in + (size_t)i] = r->out_desc ? r->out_desc[i] : *sg_graph_desc(g, r->into[i]);
     return true;
 }
