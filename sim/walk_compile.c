@@ -122,6 +122,12 @@ static sg_code compile_op(sg_walker *w, const sg_entry *e, sg_instruction *in, s
     return SG_OK;
 }
 
+/* Random ops are told apart by their order in the program, not by their place in it: two lowerings of one policy, which
+ * differ in everything between, draw the same noise. */
+static bool draws(const sg_training *t, const sg_entry *e) {
+    return e->kind == SG_ENTRY_OP && (t->ops[e->index].kind == SG_OP_RANDOM || t->ops[e->index].kind == SG_OP_DROPOUT);
+}
+
 static sg_code compile_entry(sg_walker *w, size_t program, size_t entry, sg_instruction *in, sg_status *status) {
     static const uint8_t kind_of[] = {
         [SG_ENTRY_OP] = SG_RUN_OP,     [SG_ENTRY_VIEW] = SG_RUN_HOST,        [SG_ENTRY_ALLOC] = SG_RUN_ALLOC,
@@ -133,7 +139,6 @@ static sg_code compile_entry(sg_walker *w, size_t program, size_t entry, sg_inst
     *in = (sg_instruction){.kind = kind_of[e->kind],
                            .index = e->index,
                            .entry = (int32_t)entry,
-                           .salt = (uint64_t)program << 48 | (uint64_t)entry << 20,
                            .visit = visit_of(program, entry, e)};
     if ((e->kind == SG_ENTRY_ALLOC || e->kind == SG_ENTRY_FREE) && w->training->storages[e->index].persistent)
         return sg_fail(status, SG_BAD_INPUT, "storage %d persists, so it has no lifetime", e->index);
@@ -151,10 +156,12 @@ static sg_code compile_program(sg_walker *w, size_t program, sg_status *status) 
     c->code = calloc(p->n_entries + 2, sizeof *c->code);
     if (!c->code) return sg_fail_memory(status, (p->n_entries + 2) * sizeof *c->code, "a compiled program");
     bool state = false;
+    uint64_t drawn = 0;
     for (size_t i = 0; i < p->n_entries; i++) {
         sg_instruction in;
         sg_code code = compile_entry(w, program, i, &in, status);
         if (code) return sg_fail_in(status, "program %s, entry %zu", p->name, i);
+        if (draws(w->training, &p->entries[i])) in.salt = (uint64_t)program << 48 | drawn++ << 20;
         if (!state && uses_state(w, &p->entries[i])) {
             state = true;
             c->code[c->n++] = (sg_instruction){.kind = SG_RUN_BIRTH, .entry = (int32_t)i};

@@ -43,8 +43,11 @@ static void vae_encode(sg_graph *g, const sg_act *m, sg_tid *mean, sg_tid *log_v
         position = sg_permute(g, position, (int[]){1, 0, 2});
     }
     sg_module_begin(g, "vae_encoder");
-    for (int64_t i = 0; i < m->vae_layers; i++)
-        x = sg_detr_encoder_apply(g, &m->vae[i], &m->transformer, x, position, padding);
+    for (int64_t i = 0; i < m->vae_layers; i++) {
+        bool last = batch_first && i + 1 == m->vae_layers; /* eager runs all of it for the one token that is read */
+        x = last ? sg_detr_encoder_first(g, &m->vae[i], &m->transformer, x, position, padding)
+                 : sg_detr_encoder_apply(g, &m->vae[i], &m->transformer, x, position, padding);
+    }
     if (m->transformer.pre_norm) x = sg_layer_norm_apply(g, &m->vae_norm, x);
     sg_module_end(g);
     sg_tid latent = sg_linear_apply(g, &m->vae_latent, sg_select(g, x, batch_first ? 1 : 0, 0));

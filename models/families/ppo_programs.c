@@ -152,11 +152,11 @@ static sg_tid value_loss(sg_graph *g, const sg_ppo *m, sg_tid v, const sg_tid *b
 
 void sg_ppo_update(sg_graph *g, const sg_ppo *m, const sg_optimizer_spec *optimizer) {
     sg_tid batch[SG_PPO_GATHERED] = {0};
-    sg_mark_here(g, SG_MARK_PREPROCESS);
     sg_pass_set(g, SG_PASS_PREPROCESS);
+    sg_mark_here(g, SG_MARK_PREPROCESS);
     gather(g, m, batch);
-    sg_mark_here(g, SG_MARK_FORWARD);
     sg_pass_set(g, SG_PASS_FORWARD);
+    sg_mark_here(g, SG_MARK_FORWARD);
     sg_gaussian d = act(g, m, batch[SG_PPO_ACTOR_OBS]);
     if (sg_graph_profile(g)->unused_results) (void)sg_gaussian_sample(g, &d); /* the module always draws */
     sg_tid log_density = sg_gaussian_log_density(g, &d, batch[SG_PPO_ACTIONS]);
@@ -173,5 +173,4 @@ void sg_ppo_update(sg_graph *g, const sg_ppo *m, const sg_optimizer_spec *optimi
     sg_wait(g, surrogate);
     sg_wait(g, sg_mean_all(g, entropy));
     sg_no_grad_end(g);
-    sg_mark_here(g, SG_MARK_END);
 }

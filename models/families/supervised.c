@@ -6,15 +6,14 @@
 /* One forward and backward, and behind the last micro-step of k the optimizer. */
 static int32_t update_program(sg_graph *g, const sg_supervised *s, const char *name, int64_t k, bool first, bool last) {
     int32_t program = sg_program_begin(g, name);
-    sg_mark_here(g, SG_MARK_FORWARD);
     sg_pass_set(g, SG_PASS_FORWARD);
+    sg_mark_here(g, SG_MARK_FORWARD);
     sg_tid loss = s->forward(g, s->policy);
     sg_graph_training(g)->loss = loss;
     sg_tid scaled = k > 1 ? sg_unary(g, SG_FN_DIV_SCALAR, loss, (double)k, 0) : loss;
     sg_backward(g, scaled, first, last);
     if (last) sg_optimizer_step(g, &s->optimizer);
     if (s->reads_loss_and_norm) sg_wait(g, loss);
-    sg_mark_here(g, SG_MARK_END);
     sg_program_end(g);
     return program;
 }
@@ -30,8 +29,8 @@ static void block(sg_graph *g, const char *name, int64_t repeat, int32_t preproc
 
 void sg_supervised_build(sg_graph *g, const sg_supervised *supervised, int64_t accumulation) {
     int32_t preprocess = sg_program_begin(g, "preprocess");
-    sg_mark_here(g, SG_MARK_PREPROCESS);
     sg_pass_set(g, SG_PASS_PREPROCESS);
+    sg_mark_here(g, SG_MARK_PREPROCESS);
     sg_copy_inputs(g);
     sg_no_grad_begin(g);
     supervised->preprocess(g, supervised->policy);

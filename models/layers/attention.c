@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "models/layers/into.h"
 #include "models/layers/products.h"
 
 bool sg_batch_first(const sg_graph *g) {
@@ -103,7 +104,7 @@ static sg_tid attend_native(sg_graph *g, const sg_mha_layer *layer, const sizes 
     }
     sg_tid keys = sg_transpose(g, part[1], -2, -1);
     sg_tid scores = sg_matmul_scaled(g, part[0], keys, 1.0 / sqrt((double)n->head), mask);
-    sg_tid weights = sg_dropout(g, sg_softmax(g, scores), layer->dropout, 0, 1);
+    sg_tid weights = sg_dropout(g, sg_softmax_in_place(g, scores), layer->dropout, 0, 1);
     sg_tid mixed = sg_matmul_heads(g, weights, part[2]);
     mixed = sg_view(g, sg_transpose(g, mixed, 1, 2), 3, (int64_t[]){n->batch, n->queries, n->width});
     return sg_linear_apply(g, &layer->out, mixed);

@@ -22,7 +22,8 @@ static sg_tid with_position(sg_graph *g, sg_tid x, sg_tid position) {
 
 /* skip + dropout(x), normed behind where post-norm. */
 static sg_tid join(sg_graph *g, const sg_detr_config *config, const sg_norm_layer *norm, sg_tid skip, sg_tid x) {
-    x = sg_add(g, skip, sg_dropout(g, x, config->dropout, sg_token_batch_dim(g), 1));
+    x = sg_dropout(g, x, config->dropout, sg_token_batch_dim(g), 1);
+    x = sg_batch_first(g) ? sg_binary_in_place(g, SG_FN_ADD, x, skip, 1.0) : sg_add(g, skip, x);
     return config->pre_norm ? x : sg_layer_norm_apply(g, norm, x);
 }
 
@@ -48,6 +49,17 @@ sg_tid sg_detr_encoder_apply(sg_graph *g, const sg_detr_layer *layer, const sg_d
                              sg_tid position, sg_tid padding) {
     sg_module_begin(g, "%s", layer->name);
     x = self_block(g, layer, config, x, position, padding);
+    x = feedforward_block(g, layer, config, &layer->norm[1], x);
+    sg_module_end(g);
+    return x;
+}
+
+sg_tid sg_detr_encoder_first(sg_graph *g, const sg_detr_layer *layer, const sg_detr_config *config, sg_tid x,
+                             sg_tid position, sg_tid padding) {
+    sg_module_begin(g, "%s", layer->name);
+    sg_tid value = before(g, config, &layer->norm[0], x), key = with_position(g, value, position);
+    sg_tid y = sg_mha_apply(g, &layer->self_attention, sg_slice(g, key, 1, 0, 1), key, value, padding);
+    x = join(g, config, &layer->norm[0], sg_slice(g, x, 1, 0, 1), y);
     x = feedforward_block(g, layer, config, &layer->norm[1], x);
     sg_module_end(g);
     return x;

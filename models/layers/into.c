@@ -34,3 +34,13 @@ void sg_addcmul_into(sg_graph *g, sg_tid x, sg_tid y, sg_tid z, sg_tid out) {
     const sg_tid in[] = {wide_x, y, wide_z};
     emit(g, SG_OP_TERNARY, &attrs, in, 3, out);
 }
+
+sg_tid sg_softmax_in_place(sg_graph *g, sg_tid x) {
+    if (sg_graph_profile(g)->autocast) x = sg_to(g, x, SG_F32);
+    if (sg_graph_failed(g)) return SG_NO_TENSOR;
+    const sg_desc desc = *sg_desc_of(g, x);
+    sg_attrs attrs = {.flags = SG_IN_PLACE};
+    sg_tid y = SG_NO_TENSOR;
+    sg_emit(g, SG_OP_SOFTMAX, &attrs, &x, 1, &desc, &y, 1);
+    return y;
+}

@@ -105,18 +105,34 @@ static sg_tid layer_apply(sg_graph *g, const sg_vision_layer *layer, const sg_vi
     return x;
 }
 
-static sg_tid embed(sg_graph *g, const sg_vision *vision, sg_tid image) {
+/* Patches as rows of a matrix: a convolution whose windows do not overlap is one product. Channels last: a patch's
+ * elements and a filter's lie in the same order, and only the patches' rows are brought together. -> [b, n, width] */
+static sg_tid patch_product(sg_graph *g, const sg_vision *vision, sg_tid image, int64_t batch) {
     const sg_vision_config *config = &vision->config;
-    int64_t n = patches(config);
+    int64_t patch = config->patch, side = config->side / patch, row = 3 * patch * patch;
+    sg_tid x = sg_permute(g, image, (int[]){0, 2, 3, 1});
+    x = sg_view(g, x, 6, (int64_t[]){batch, side, patch, side, patch, 3});
+    x = sg_reshape(g, sg_permute(g, x, (int[]){0, 1, 3, 2, 4, 5}), 3, (int64_t[]){batch, side * side, row});
+    sg_tid filters = sg_permute(g, vision->patch_weight, (int[]){0, 2, 3, 1});
+    return sg_linear(g, x, sg_view(g, filters, 2, (int64_t[]){config->width, row}), vision->patch_bias);
+}
+
+static sg_tid patch_convolution(sg_graph *g, const sg_vision *vision, sg_tid image, int64_t batch) {
+    const sg_vision_config *config = &vision->config;
+    sg_tid x = sg_conv2d(g, image, vision->patch_weight, vision->patch_bias, (int)config->patch, 0);
+    x = sg_view(g, x, 3, (int64_t[]){batch, config->width, patches(config)});
+    return sg_transpose(g, x, 1, 2);
+}
+
+static sg_tid embed(sg_graph *g, const sg_vision *vision, sg_tid image) {
     if (sg_graph_failed(g)) return SG_NO_TENSOR;
     int64_t batch = sg_desc_of(g, image)->size[0];
+    bool channels_last = sg_graph_profile(g)->channels_last;
     sg_module_begin(g, "embeddings");
-    int stride = (int)config->patch;
-    sg_tid x = sg_conv2d(g, image, vision->patch_weight, vision->patch_bias, stride, 0);
-    x = sg_transpose(g, sg_view(g, x, 3, (int64_t[]){batch, config->width, n}), 1, 2);
+    sg_tid x = channels_last ? patch_product(g, vision, image, batch) : patch_convolution(g, vision, image, batch);
     sg_tid position = vision->position;
     if (sg_graph_profile(g)->unused_results) /* looked up by 0, 1, 2 ... : the rows as they are */
-        position = sg_embedding(g, position, sg_arange(g, SG_I64, 0, 1, n));
+        position = sg_embedding(g, position, sg_arange(g, SG_I64, 0, 1, patches(&vision->config)));
     x = sg_add(g, x, position);
     sg_module_end(g);
     return x;
