@@ -59,9 +59,11 @@ static void limit(int resource, unsigned long long value) {
     (void)setrlimit(resource, &limits);
 }
 
-/* The child's cage. Crashes must end it silently, whatever handlers the parent has. */
-static void confine(size_t image_bytes, unsigned cpu_s) {
+/* The child's cage. Crashes must end it silently, whatever handlers the parent has; it must not outlive the parent, nor hold
+ * what that had open (a lock, the other end of the pipe). `out` is moved to file 3, which is returned. */
+static int confine(size_t image_bytes, unsigned cpu_s, pid_t parent, int out) {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1); /* it died before that took effect */
     static const int deadly[] = {SIGSEGV, SIGBUS, SIGFPE,  SIGILL,  SIGABRT, SIGTRAP,
                                  SIGALRM, SIGINT, SIGTERM, SIGPIPE, SIGXCPU};
     for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++) (void)signal(deadly[i], SIG_DFL);
@@ -78,9 +80,16 @@ static void confine(size_t image_bytes, unsigned cpu_s) {
     (void)image_bytes;
     (void)address_space;
 #endif
-    int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (nowhere >= 0)
-        for (int fd = 0; fd < 3; fd++) (void)dup2(nowhere, fd);
+    /* first far away: `out` or /dev/null may have got the numbers of standard files that the parent had closed */
+    enum { FAR = 16 };
+    int nowhere = open("/dev/null", O_RDWR);
+    if (nowhere >= 0) nowhere = fcntl(nowhere, F_DUPFD, FAR);
+    out = fcntl(out, F_DUPFD, FAR);
+    for (int fd = 0; fd < 3; fd++)
+        if (nowhere < 0 || dup2(nowhere, fd) < 0) (void)close(fd);
+    if (out < 0 || dup2(out, 3) < 0) _exit(1);
+    (void)close_range(4, ~0u, 0);
+    return 3;
 }
 
 static void child_main(int out, const void *image, size_t n, size_t flat_limit) {
@@ -148,10 +157,9 @@ sg_code sg_hdf5_flatten_apart(const void *image, size_t n, sg_bytes *flat, sg_st
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
         return sg_fail(status, SG_MACHINE, "cannot make a pipe to read HDF5 through: %s", strerror(errno));
-    pid_t child = fork();
+    pid_t parent = getpid(), child = fork();
     if (child == 0) {
-        int out = fcntl(ends[1], F_DUPFD_CLOEXEC, 3); /* standard streams may be closed: stay clear of their numbers */
-        confine(n, cpu_s);
+        int out = confine(n, cpu_s, parent, ends[1]);
         child_main(out, image, n, flat_limit);
     }
     int failure = errno;

@@ -250,22 +250,32 @@ static sg_code profile(session *s, double class_s[SG_CLASS_COUNT], sg_status *st
     return SG_OK;
 }
 
-/* (slowest - fastest) / median of the ranks' median update; known to rank 0 alone. */
-static sg_code spread_over_ranks(session *s, sg_point *p, sg_status *status) {
+/* Every rank's update times, rank by rank, and (slowest - fastest) / median of their medians; known to rank 0 alone. */
+static sg_code times_of_ranks(session *s, sg_point *p, sg_status *status) {
     const sg_transport_api *transport = s->options->bootstrap;
     p->rank_spread = 0;
-    if (s->ranks == 1 || !transport || !transport->gather_doubles) return SG_OK;
-    double *all = calloc((size_t)s->ranks, sizeof *all);
-    if (!all) return sg_fail_memory(status, (uint64_t)s->ranks * sizeof *all, "times of the ranks");
-    sg_code code = transport->gather_doubles(&p->q[SG_Q_UPDATE].median, 1, all, status);
+    if (s->ranks == 1 || !transport || !transport->gather_doubles || !p->raw[SG_Q_UPDATE]) return SG_OK;
+    size_t ranks = (size_t)s->ranks, n = (size_t)p->iterations;
+    double *median = NULL, *all = NULL;
+    if (s->options->rank == 0) {
+        median = calloc(ranks, sizeof *median);
+        all = reallocarray(NULL, ranks, n * sizeof *all);
+    }
+    sg_code code = s->options->rank == 0 && (!median || !all)
+                       ? sg_fail_memory(status, (uint64_t)(ranks * n) * sizeof *all, "times of the ranks")
+                       : transport->gather_doubles(p->raw[SG_Q_UPDATE], (int)n, all, status);
     if (!code && s->options->rank == 0) {
         double low = INFINITY, high = -INFINITY;
-        for (int i = 0; i < s->ranks; i++) {
-            low = fmin(low, all[i]);
-            high = fmax(high, all[i]);
+        for (size_t i = 0; i < ranks; i++) {
+            median[i] = sg_statistic_of(all + i * n, n).median;
+            low = fmin(low, median[i]);
+            high = fmax(high, median[i]);
         }
-        p->rank_spread = (high - low) / sg_statistic_of(all, (size_t)s->ranks).median;
+        p->rank_spread = (high - low) / sg_statistic_of(median, ranks).median;
+        p->rank_update_s = all;
+        all = NULL;
     }
+    free(median);
     free(all);
     return code;
 }
@@ -304,7 +314,7 @@ static sg_code run_protocol(session *s, sg_point *p, sg_status *status) {
     /* ranks that share these processors are no strangers */
     bool shared = s->ranks > 1 && sg_host_processors() > 1;
     sg_record_judge(p, &s->before, &after, shared ? s->ranks : 1);
-    return spread_over_ranks(s, p, status);
+    return times_of_ranks(s, p, status);
 }
 
 sg_code sg_measure_training(const sg_training *training, const sg_device_api *api, const sg_point_config *config,

@@ -40,6 +40,7 @@ sg_fields sg_point_fields(void) {
         X(bytes, SG_FIELD_F64),
         X(ops_forward, SG_FIELD_I64),
         X(ops_backward, SG_FIELD_I64),
+        X(frame_s, SG_FIELD_F64),
     };
 #undef X
     return TABLE(table);

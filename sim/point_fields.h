@@ -18,7 +18,7 @@ typedef struct sg_fields {
 } sg_fields;
 
 sg_fields sg_config_fields(void);  /* of sg_point_config, by name: the order of the canonical JSON */
-sg_fields sg_point_fields(void);   /* of sg_point, without config, key, statistics and raw times */
+sg_fields sg_point_fields(void);   /* of sg_point, without config, key, statistics, raw times and times by op class */
 sg_fields sg_machine_fields(void); /* of sg_machine_record */
 
 #endif

@@ -34,9 +34,22 @@ static sg_code check_i64(const char *name, int64_t value, sg_status *status) {
     return sg_fail(status, SG_BAD_INPUT, "'%s' is %" PRId64 ", but cannot be negative", name, value);
 }
 
+/* NAN means "not recorded" and is left out of the file; infinity means a fault. */
 static sg_code check_f64(const char *name, double value, sg_status *status) {
-    if (isfinite(value)) return SG_OK;
+    if (!isinf(value)) return SG_OK;
     return sg_fail(status, SG_BAD_INPUT, "'%s' is %g, but must be a finite number", name, value);
+}
+
+static sg_code put_f64(sg_h5tree *group, const char *name, double value, sg_status *status) {
+    if (isnan(value)) return SG_OK;
+    sg_code code = check_f64(name, value, status);
+    return code == SG_OK ? sg_h5tree_set_f64(group, name, value, status) : code;
+}
+
+static sg_code get_f64(const sg_h5tree *group, const char *name, double *value, sg_status *status) {
+    const sg_h5tree_value *found = sg_h5tree_value_of(group, name, SG_H5TREE_F64);
+    *value = found ? found->f64 : NAN;
+    return check_f64(name, *value, status);
 }
 
 static sg_code put_field(sg_h5tree *group, const sg_field *field, const char *at, bool exact, sg_status *status) {
@@ -54,10 +67,7 @@ static sg_code put_field(sg_h5tree *group, const sg_field *field, const char *at
         code = check_i64(field->name, i64, status);
         return code != SG_OK ? code : sg_h5tree_set_i64(group, field->name, i64, status);
     case SG_FIELD_U64: memcpy(&u64, at, sizeof u64); return sg_h5tree_set_u64(group, field->name, u64, status);
-    case SG_FIELD_F64:
-        memcpy(&f64, at, sizeof f64);
-        code = check_f64(field->name, f64, status);
-        return code != SG_OK ? code : sg_h5tree_set_f64(group, field->name, f64, status);
+    case SG_FIELD_F64: memcpy(&f64, at, sizeof f64); return put_f64(group, field->name, f64, status);
     default: memcpy(&flag, at, sizeof flag); return sg_h5tree_set_i64(group, field->name, flag, status);
     }
 }
@@ -79,8 +89,7 @@ static sg_code get_field(const sg_h5tree *group, const sg_field *field, char *at
         memcpy(at, &u64, sizeof u64);
         return code;
     case SG_FIELD_F64:
-        code = sg_h5tree_get_f64(group, field->name, &f64, status);
-        if (code == SG_OK) code = check_f64(field->name, f64, status);
+        code = get_f64(group, field->name, &f64, status);
         memcpy(at, &f64, sizeof f64);
         return code;
     default:
@@ -120,10 +129,6 @@ static void part_name(sg_quantity q, int part, char name[64]) {
     (void)snprintf(name, 64, "%s_%s", sg_quantity_name(q), part_names[part]);
 }
 
-static bool recorded(const sg_statistic *s) {
-    return s->median != 0 || s->mean != 0 || s->low != 0 || s->high != 0;
-}
-
 static sg_code put_list(sg_h5tree *group, const char *name, const double *values, size_t n, sg_status *status) {
     sg_code code = SG_OK;
     for (size_t i = 0; code == SG_OK && i < n; i++) code = check_f64(name, values[i], status);
@@ -159,11 +164,9 @@ static sg_code put_quantity(const sg_point *point, sg_quantity q, sg_h5tree *gro
     sg_statistic s = point->q[q];
     char name[64];
     sg_code code = SG_OK;
-    /* A quantity that was not recorded is left out: fewer attributes, and nobody takes a zero for a measurement. */
-    for (int part = 0; code == SG_OK && part < PARTS && (recorded(&s) || point->raw[q]); part++) {
+    for (int part = 0; code == SG_OK && part < PARTS; part++) {
         part_name(q, part, name);
-        code = check_f64(name, *part_of(&s, part), status);
-        if (code == SG_OK) code = sg_h5tree_set_f64(group, name, *part_of(&s, part), status);
+        code = put_f64(group, name, *part_of(&s, part), status);
     }
     if (code != SG_OK || !point->raw[q]) return code;
     return put_list(group, sg_quantity_name(q), point->raw[q], (size_t)point->iterations, status);
@@ -171,16 +174,17 @@ static sg_code put_quantity(const sg_point *point, sg_quantity q, sg_h5tree *gro
 
 static sg_code get_quantity(const sg_h5tree *group, sg_quantity q, sg_point *point, sg_status *status) {
     char name[64];
-    part_name(q, 0, name);
-    if (!sg_h5tree_value_of(group, name, SG_H5TREE_F64)) return SG_OK;
     sg_code code = SG_OK;
     for (int part = 0; code == SG_OK && part < PARTS; part++) {
         part_name(q, part, name);
-        code = sg_h5tree_get_f64(group, name, part_of(&point->q[q], part), status);
-        if (code == SG_OK) code = check_f64(name, *part_of(&point->q[q], part), status);
+        code = get_f64(group, name, part_of(&point->q[q], part), status);
     }
     if (code != SG_OK) return code;
     return get_list(group, sg_quantity_name(q), (uint64_t)point->iterations, &point->raw[q], status);
+}
+
+static void class_name(int c, char name[64]) {
+    (void)snprintf(name, 64, "class_%s_s", sg_op_class_name((sg_op_class)c));
 }
 
 sg_code sg_point_to_tree(const sg_point *point, int64_t sequence, sg_h5tree *group, sg_status *status) {
@@ -188,6 +192,11 @@ sg_code sg_point_to_tree(const sg_point *point, int64_t sequence, sg_h5tree *gro
     sg_code code = sg_h5tree_set_i64(group, "sequence", sequence, status);
     if (code == SG_OK) code = put_fields(group, sg_point_fields(), point, false, status);
     for (int q = 0; code == SG_OK && q < SG_Q_COUNT; q++) code = put_quantity(point, (sg_quantity)q, group, status);
+    for (int c = 0; code == SG_OK && c < SG_CLASS_COUNT; c++) {
+        char name[64];
+        class_name(c, name);
+        code = put_f64(group, name, point->class_s[c], status);
+    }
     uint64_t n = 0;
     if (code == SG_OK) code = rank_values(point, &n, status);
     if (code == SG_OK && point->rank_update_s)
@@ -204,6 +213,11 @@ sg_code sg_point_from_tree(const sg_h5tree *group, sg_point *point, int64_t *seq
     if (code == SG_OK) code = get_fields(config, sg_config_fields(), &point->config, status);
     if (code == SG_OK) code = get_fields(group, sg_point_fields(), point, status);
     for (int q = 0; code == SG_OK && q < SG_Q_COUNT; q++) code = get_quantity(group, (sg_quantity)q, point, status);
+    for (int c = 0; code == SG_OK && c < SG_CLASS_COUNT; c++) {
+        char name[64];
+        class_name(c, name);
+        code = get_f64(group, name, &point->class_s[c], status);
+    }
     uint64_t n = 0;
     if (code == SG_OK) code = rank_values(point, &n, status);
     if (code == SG_OK) code = get_list(group, "rank_update_s", n, &point->rank_update_s, status);

@@ -16,7 +16,7 @@ typedef struct sg_run {
 } sg_run;
 
 /* Points in the order in which they were measured. SG_BAD_INPUT: not a sound run file (sg_h5tree_load), or a point lacks
- * something, is not finite or has another configuration than its key says. *run is empty on failure. */
+ * something, is infinite or has another configuration than its key says. *run is empty on failure. */
 sg_code sg_run_file_read(const char *path, sg_run *run, sg_status *status);
 void sg_run_clear(sg_run *run);
 
@@ -27,7 +27,8 @@ sg_code sg_run_writer_open(const char *path, const sg_machine_record *machine, s
                            sg_status *status);
 /* A point whose key exists already replaces it and keeps its place in the order. Durable when SG_OK comes back; otherwise
  * the file is as before: SG_BAD_INPUT names the field that a file cannot hold, SG_MACHINE the disk's failure. point->key
- * is not read: the key follows from the configuration. raw arrays have point->iterations values. */
+ * is not read: the key follows from the configuration. NAN
+ * means not recorded: it is left out and reads as NAN again. raw arrays have point->iterations values. */
 sg_code sg_run_writer_append(sg_run_writer *writer, const sg_point *point, sg_status *status);
 /* True when the file holds a point with this key (a killed run resumes where it stopped). */
 bool sg_run_writer_has(const sg_run_writer *writer, uint64_t key);

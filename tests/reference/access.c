@@ -150,6 +150,10 @@ static void step(const sg_desc *desc, walk *w) {
 void sg_reference_read(const sg_desc *desc, const void *at, double *out) {
     sg_dtype dtype = (sg_dtype)desc->dtype;
     int64_t count = sg_desc_count(desc), bytes = (int64_t)sg_dtype_bytes(dtype);
+    if (dtype == SG_F64 && sg_desc_is_contiguous(desc)) {
+        memcpy(out, at, (size_t)(count * bytes));
+        return;
+    }
     walk w = {{0}, 0};
     for (int64_t i = 0; i < count; i++, step(desc, &w))
         out[i] = load(dtype, (const unsigned char *)at + w.offset * bytes);
@@ -158,6 +162,10 @@ void sg_reference_read(const sg_desc *desc, const void *at, double *out) {
 void sg_reference_write(const sg_desc *desc, void *at, const double *values) {
     sg_dtype dtype = (sg_dtype)desc->dtype;
     int64_t count = sg_desc_count(desc), bytes = (int64_t)sg_dtype_bytes(dtype);
+    if (dtype == SG_F64 && sg_desc_is_contiguous(desc)) {
+        memcpy(at, values, (size_t)(count * bytes));
+        return;
+    }
     walk w = {{0}, 0};
     for (int64_t i = 0; i < count; i++, step(desc, &w)) store(dtype, (unsigned char *)at + w.offset * bytes, values[i]);
 }

@@ -133,14 +133,14 @@ double ref_ternary_value(sg_fn fn, double x, double y, double z, double a, doubl
 sg_code ref_UNARY(const ref_call *call) {
     const sg_attrs *attrs = &call->op->attrs;
     double alpha = ref_alpha(attrs, call->launch);
-    for (int64_t i = 0; i < sg_desc_count(ref_out(call, 0)); i++)
+    for (int64_t i = 0, count = sg_desc_count(ref_out(call, 0)); i < count; i++)
         call->out[0][i] = ref_unary_value((sg_fn)attrs->fn, call->in[0][i], alpha, attrs->beta);
     return SG_OK;
 }
 
 sg_code ref_UNARY_BWD(const ref_call *call) {
     const sg_attrs *attrs = &call->op->attrs;
-    for (int64_t i = 0; i < sg_desc_count(ref_out(call, 0)); i++)
+    for (int64_t i = 0, count = sg_desc_count(ref_out(call, 0)); i < count; i++)
         call->out[0][i] = call->in[0][i] * unary_slope((sg_fn)attrs->fn, call->in[1][i], attrs->alpha, attrs->beta);
     return SG_OK;
 }
@@ -148,7 +148,7 @@ sg_code ref_UNARY_BWD(const ref_call *call) {
 sg_code ref_BINARY(const ref_call *call) {
     const sg_attrs *attrs = &call->op->attrs;
     double alpha = ref_alpha(attrs, call->launch);
-    for (int64_t i = 0; i < sg_desc_count(ref_out(call, 0)); i++)
+    for (int64_t i = 0, count = sg_desc_count(ref_out(call, 0)); i < count; i++)
         call->out[0][i] = ref_binary_value((sg_fn)attrs->fn, call->in[0][i], call->in[1][i], alpha);
     return SG_OK;
 }
@@ -156,7 +156,7 @@ sg_code ref_BINARY(const ref_call *call) {
 sg_code ref_TERNARY(const ref_call *call) {
     const sg_attrs *attrs = &call->op->attrs;
     double alpha = ref_alpha(attrs, call->launch);
-    for (int64_t i = 0; i < sg_desc_count(ref_out(call, 0)); i++) {
+    for (int64_t i = 0, count = sg_desc_count(ref_out(call, 0)); i < count; i++) {
         double x = call->in[0][i], y = call->in[1][i], z = call->in[2][i];
         call->out[0][i] = ref_ternary_value((sg_fn)attrs->fn, x, y, z, alpha, attrs->beta);
     }

@@ -2,19 +2,20 @@
 #include "tests/reference/kinds.h"
 
 sg_code ref_COPY(const ref_call *call) {
-    for (int64_t i = 0; i < sg_desc_count(ref_out(call, 0)); i++) call->out[0][i] = call->in[0][i];
+    for (int64_t i = 0, count = sg_desc_count(ref_out(call, 0)); i < count; i++) call->out[0][i] = call->in[0][i];
     return SG_OK;
 }
 
 sg_code ref_FILL(const ref_call *call) {
-    for (int64_t i = 0; i < sg_desc_count(ref_out(call, 0)); i++) call->out[0][i] = call->op->attrs.alpha;
+    for (int64_t i = 0, count = sg_desc_count(ref_out(call, 0)); i < count; i++)
+        call->out[0][i] = call->op->attrs.alpha;
     return SG_OK;
 }
 
 sg_code ref_IOTA(const ref_call *call) {
     const sg_attrs *attrs = &call->op->attrs;
     int64_t n = ref_last(ref_out(call, 0));
-    for (int64_t i = 0; i < sg_desc_count(ref_out(call, 0)); i++)
+    for (int64_t i = 0, count = sg_desc_count(ref_out(call, 0)); i < count; i++)
         call->out[0][i] = attrs->alpha + attrs->beta * (double)(i % n);
     return SG_OK;
 }
@@ -45,7 +46,7 @@ static sg_code row_of(const ref_call *call, double value, int64_t rows, int64_t 
 sg_code ref_EMBEDDING(const ref_call *call) {
     const sg_desc *table = ref_in(call, 0);
     int64_t rows = table->size[0], width = ref_extent(table, 1, table->ndim);
-    for (int64_t i = 0; i < sg_desc_count(ref_in(call, 1)); i++) {
+    for (int64_t i = 0, count = sg_desc_count(ref_in(call, 1)); i < count; i++) {
         int64_t row = 0;
         if (row_of(call, call->in[1][i], rows, &row) != SG_OK) return SG_BAD_INPUT;
         for (int64_t d = 0; d < width; d++) call->out[0][i * width + d] = call->in[0][row * width + d];
@@ -56,7 +57,7 @@ sg_code ref_EMBEDDING(const ref_call *call) {
 sg_code ref_EMBEDDING_BWD(const ref_call *call) {
     const sg_desc *table = ref_out(call, 0);
     int64_t rows = table->size[0], width = ref_extent(table, 1, table->ndim);
-    for (int64_t i = 0; i < sg_desc_count(ref_in(call, 1)); i++) {
+    for (int64_t i = 0, count = sg_desc_count(ref_in(call, 1)); i < count; i++) {
         int64_t row = 0;
         if (row_of(call, call->in[1][i], rows, &row) != SG_OK) return SG_BAD_INPUT;
         for (int64_t d = 0; d < width; d++) call->out[0][row * width + d] += call->in[0][i * width + d];

@@ -10,7 +10,7 @@ sg_code ref_FOREACH(const ref_call *call) {
     bool scalar = ref_flag(call, SG_SCALAR_TENSOR);
     double alpha = scalar ? call->in[call->op->n_in - 1][0] : ref_alpha(attrs, call->launch);
     for (int t = 0; t < n; t++)
-        for (int64_t i = 0; i < sg_desc_count(ref_out(call, t)); i++) {
+        for (int64_t i = 0, count = sg_desc_count(ref_out(call, t)); i < count; i++) {
             const double *const *in = call->in + t;
             double *w = &call->out[t][i];
             switch (sg_fn_arity(fn)) {
@@ -29,7 +29,7 @@ sg_code ref_ADAMW(const ref_call *call) {
     double step = (double)call->launch->step;
     double correction1 = 1 - pow(a->beta1, step), correction2 = 1 - pow(a->beta2, step);
     for (int t = 0; t < n; t++)
-        for (int64_t i = 0; i < sg_desc_count(ref_in(call, t)); i++) {
+        for (int64_t i = 0, count = sg_desc_count(ref_in(call, t)); i < count; i++) {
             double p = call->in[t][i], g = call->in[n + t][i];
             double m = a->beta1 * call->in[2 * n + t][i] + (1 - a->beta1) * g;
             double v = a->beta2 * call->in[3 * n + t][i] + (1 - a->beta2) * g * g;

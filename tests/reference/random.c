@@ -56,7 +56,7 @@ sg_code ref_RANDOM(const ref_call *call) {
     const sg_attrs *a = &call->op->attrs;
     draws d = draws_of(call, ref_out(call, 0));
     if (a->fn == SG_FN_PERMUTATION) return permutation(call, &d);
-    for (int64_t i = 0; i < sg_desc_count(ref_out(call, 0)); i++) {
+    for (int64_t i = 0, count = sg_desc_count(ref_out(call, 0)); i < count; i++) {
         double *y = &call->out[0][i];
         if (a->fn == SG_FN_NORMAL) {
             *y = a->alpha + a->beta * normal_at(&d, i);
@@ -75,7 +75,7 @@ sg_code ref_DROPOUT(const ref_call *call) {
     double drop = call->op->attrs.alpha;
     draws d = draws_of(call, ref_in(call, 0));
     uint64_t threshold = sg_random_drop_threshold(drop);
-    for (int64_t i = 0; i < sg_desc_count(ref_in(call, 0)); i++) {
+    for (int64_t i = 0, count = sg_desc_count(ref_in(call, 0)); i < count; i++) {
         bool keep = word_at(&d, i) >= threshold;
         call->out[0][i] = keep ? call->in[0][i] / (1 - drop) : 0;
         call->out[1][i] = keep;
@@ -85,7 +85,7 @@ sg_code ref_DROPOUT(const ref_call *call) {
 
 sg_code ref_DROPOUT_BWD(const ref_call *call) {
     double drop = call->op->attrs.alpha;
-    for (int64_t i = 0; i < sg_desc_count(ref_in(call, 0)); i++)
+    for (int64_t i = 0, count = sg_desc_count(ref_in(call, 0)); i < count; i++)
         call->out[0][i] = call->in[1][i] != 0 ? call->in[0][i] / (1 - drop) : 0;
     return SG_OK;
 }

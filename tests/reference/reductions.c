@@ -74,7 +74,8 @@ sg_code ref_CUMSUM(const ref_call *call) {
 sg_code ref_NORM_ALL(const ref_call *call) {
     for (int t = 0; t < call->op->n_in; t++) {
         double sum = 0;
-        for (int64_t i = 0; i < sg_desc_count(ref_in(call, t)); i++) sum += call->in[t][i] * call->in[t][i];
+        for (int64_t i = 0, count = sg_desc_count(ref_in(call, t)); i < count; i++)
+            sum += call->in[t][i] * call->in[t][i];
         call->out[0][t] = sqrt(sum);
     }
     return SG_OK;

@@ -5,7 +5,7 @@
 
 sg_code ref_SOFTMAX(const ref_call *call) {
     int64_t n = ref_last(ref_in(call, 0));
-    for (int64_t row = 0; row < ref_rows(ref_in(call, 0)); row++) {
+    for (int64_t row = 0, rows = ref_rows(ref_in(call, 0)); row < rows; row++) {
         const double *x = call->in[0] + row * n;
         double *y = call->out[0] + row * n, largest = -INFINITY, sum = 0;
         for (int64_t i = 0; i < n; i++) largest = fmax(largest, x[i]);
@@ -17,7 +17,7 @@ sg_code ref_SOFTMAX(const ref_call *call) {
 
 sg_code ref_SOFTMAX_BWD(const ref_call *call) {
     int64_t n = ref_last(ref_in(call, 0));
-    for (int64_t row = 0; row < ref_rows(ref_in(call, 0)); row++) {
+    for (int64_t row = 0, rows = ref_rows(ref_in(call, 0)); row < rows; row++) {
         const double *dy = call->in[0] + row * n, *y = call->in[1] + row * n;
         double *dx = call->out[0] + row * n, dot = 0;
         for (int64_t i = 0; i < n; i++) dot += dy[i] * y[i];
@@ -28,7 +28,7 @@ sg_code ref_SOFTMAX_BWD(const ref_call *call) {
 
 sg_code ref_LAYER_NORM(const ref_call *call) {
     int64_t n = ref_last(ref_in(call, 0));
-    for (int64_t row = 0; row < ref_rows(ref_in(call, 0)); row++) {
+    for (int64_t row = 0, rows = ref_rows(ref_in(call, 0)); row < rows; row++) {
         const double *x = call->in[0] + row * n, *w = call->in[1], *b = call->in[2];
         double *y = call->out[0] + row * n, mean = 0, variance = 0;
         for (int64_t i = 0; i < n; i++) mean += x[i] / (double)n;
@@ -48,7 +48,7 @@ sg_code ref_LAYER_NORM_BWD(const ref_call *call) {
     double *dx = ref_flag(call, SG_NO_DX) ? NULL : call->out[next++];
     double *dw = ref_flag(call, SG_NO_DW) ? NULL : call->out[next++];
     double *db = ref_flag(call, SG_NO_DW) ? NULL : call->out[next];
-    for (int64_t row = 0; row < ref_rows(ref_in(call, 0)); row++) {
+    for (int64_t row = 0, rows = ref_rows(ref_in(call, 0)); row < rows; row++) {
         const double *dy = call->in[0] + row * n, *x = call->in[1] + row * n, *w = call->in[4];
         double mean = call->in[2][row], rstd = call->in[3][row], mean_g = 0, mean_g_xh = 0;
         for (int64_t i = 0; i < n; i++) {
@@ -67,7 +67,7 @@ sg_code ref_LAYER_NORM_BWD(const ref_call *call) {
 
 sg_code ref_RMS_NORM(const ref_call *call) {
     int64_t n = ref_last(ref_in(call, 0));
-    for (int64_t row = 0; row < ref_rows(ref_in(call, 0)); row++) {
+    for (int64_t row = 0, rows = ref_rows(ref_in(call, 0)); row < rows; row++) {
         const double *x = call->in[0] + row * n, *w = call->in[1];
         double *y = call->out[0] + row * n, square = 0;
         for (int64_t i = 0; i < n; i++) square += x[i] * x[i] / (double)n;
@@ -84,7 +84,7 @@ sg_code ref_RMS_NORM_BWD(const ref_call *call) {
     int next = 0;
     double *dx = ref_flag(call, SG_NO_DX) ? NULL : call->out[next++];
     double *dw = ref_flag(call, SG_NO_DW) ? NULL : call->out[next];
-    for (int64_t row = 0; row < ref_rows(ref_in(call, 0)); row++) {
+    for (int64_t row = 0, rows = ref_rows(ref_in(call, 0)); row < rows; row++) {
         const double *dy = call->in[0] + row * n, *x = call->in[1] + row * n, *w = call->in[3];
         double rstd = call->in[2][row], mean_g_x = 0;
         for (int64_t i = 0; i < n; i++) mean_g_x += dy[i] * w[i] * x[i] / (double)n;

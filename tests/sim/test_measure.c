@@ -201,6 +201,10 @@ static void ranks_measure_together(void **unused) {
             assert_non_null(r.point[i].raw[SG_Q_EXPOSED_SYNC]);
         }
         assert_true(r.point[0].rank_spread > 0);
+        assert_null(r.point[1].rank_update_s);
+        for (int i = 0; i < RANKS; i++)
+            assert_memory_equal(r.point[0].rank_update_s + i * r.point[0].iterations, r.point[i].raw[SG_Q_UPDATE],
+                                (size_t)r.point[0].iterations * sizeof(double));
         if (interrupt_rank < 0) assert_int_equal(r.point[0].iterations, 7);
         if (interrupt_rank >= 0) assert_true(r.point[0].iterations >= 9 && r.point[0].iterations < 1000);
         for (int i = 0; i < RANKS; i++) {

@@ -1,0 +1,178 @@
+#include "tests/support/small_policies.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+const sg_small_setting SG_SMALL_SETTING[SG_SMALL_SETTINGS] = {
+    {"pytorch-eager on CUDA", SG_FRAMEWORK_PYTORCH_EAGER, SG_DEVICE_CLASS_CUDA},
+    {"pytorch-eager on a CPU", SG_FRAMEWORK_PYTORCH_EAGER, SG_DEVICE_CLASS_CPU},
+    {"native on CUDA", SG_FRAMEWORK_NATIVE, SG_DEVICE_CLASS_CUDA},
+    {"native on a CPU", SG_FRAMEWORK_NATIVE, SG_DEVICE_CLASS_CPU},
+};
+
+typedef struct pair {
+    const char *name, *value;
+} pair;
+
+enum { MAX_PAIRS = 32 };
+
+static const pair ACT[] = {
+    {"cameras", "1"},
+    {"image_height", "32"},
+    {"image_width", "64"},
+    {"state_dim", "3"},
+    {"action_dim", "4"},
+    {"chunk_size", "5"},
+    {"backbone_width", "3"},
+    {"dim_model", "12"},
+    {"n_heads", "2"},
+    {"dim_feedforward", "10"},
+    {"n_encoder_layers", "2"},
+    {"n_decoder_layers", "1"},
+    {"n_vae_encoder_layers", "1"},
+    {"latent_dim", "3"},
+    {0},
+};
+static const pair ACT_PRE_NORM[] = {
+    {"cameras", "2"},
+    {"image_height", "32"},
+    {"image_width", "32"},
+    {"state_dim", "3"},
+    {"action_dim", "4"},
+    {"chunk_size", "5"},
+    {"backbone_width", "2"},
+    {"dim_model", "12"},
+    {"n_heads", "3"},
+    {"dim_feedforward", "10"},
+    {"n_encoder_layers", "1"},
+    {"n_decoder_layers", "2"},
+    {"n_vae_encoder_layers", "2"},
+    {"latent_dim", "3"},
+    {"pre_norm", "true"},
+    {"feedforward_activation", "gelu"},
+    {0},
+};
+static const pair ACT_PLAIN[] = {
+    {"cameras", "2"},          {"image_height", "32"},    {"image_width", "32"},
+    {"state_dim", "3"},        {"action_dim", "4"},       {"chunk_size", "5"},
+    {"backbone_width", "2"},   {"dim_model", "12"},       {"n_heads", "3"},
+    {"dim_feedforward", "10"}, {"n_encoder_layers", "1"}, {"n_decoder_layers", "1"},
+    {"use_vae", "false"},      {"dropout", "0"},          {0},
+};
+#define SMOLVLA_SIZES                                                                                                  \
+    {"cameras", "2"}, {"image_height", "32"}, {"image_width", "48"}, {"state_dim", "3"}, {"action_dim", "2"},          \
+        {"max_state_dim", "4"}, {"max_action_dim", "5"}, {"chunk_size", "3"}, {"language_tokens", "3"},                \
+        {"resize_imgs_with_padding", "32,32"}, {"num_vlm_layers", "2"}, {"text_hidden_size", "16"},                    \
+        {"text_intermediate_size", "14"}, {"text_num_attention_heads", "3"}, {"text_num_key_value_heads", "1"},        \
+        {"text_head_dim", "4"}, {"vocab_size", "13"}, {"vision_hidden_size", "8"}, {"vision_intermediate_size", "10"}, \
+        {"vision_num_hidden_layers", "2"}, {"vision_num_attention_heads", "2"}, {"vision_patch_size", "8"}, {          \
+        "scale_factor", "2"                                                                                            \
+    }
+static const pair SMOLVLA[] = {SMOLVLA_SIZES, {0}};
+static const pair SMOLVLA_VISION_FROZEN[] = {SMOLVLA_SIZES, {"train_expert_only", "false"}, {0}};
+static const pair SMOLVLA_UNFROZEN[] = {
+    SMOLVLA_SIZES, {"train_expert_only", "false"}, {"freeze_vision_encoder", "false"}, {0}};
+static const pair PPO[] = {
+    {"actor_obs", "7"},
+    {"critic_obs", "9"},
+    {"actions", "3"},
+    {"actor_hidden_dims", "8,6"},
+    {"critic_hidden_dims", "7,5"},
+    {"envs", "6"},
+    {"steps_per_env", "4"},
+    {"mini_batches", "2"},
+    {"ppo_epochs", "2"},
+    {0},
+};
+static const pair PPO_UNCLIPPED[] = {
+    {"actor_obs", "7"},
+    {"critic_obs", "9"},
+    {"actions", "3"},
+    {"actor_hidden_dims", "8,6"},
+    {"critic_hidden_dims", "24,16"},
+    {"envs", "6"},
+    {"steps_per_env", "4"},
+    {"mini_batches", "2"},
+    {"ppo_epochs", "2"},
+    {"use_clipped_value_loss", "false"},
+    {"gamma", "0.5"},
+    {0},
+};
+static const pair MLP[] = {
+    {"input_dim", "5"}, {"hidden_dims", "8,6"}, {"output_dim", "3"}, {"activation", "elu"}, {0},
+};
+static const pair TRANSFORMER[] = {
+    {"n_layers", "2"},        {"dim_model", "8"}, {"n_heads", "2"},    {"dim_feedforward", "12"},
+    {"sequence_length", "5"}, {"input_dim", "4"}, {"output_dim", "3"}, {0},
+};
+static const pair TOKENS[] = {
+    {"n_layers", "1"},
+    {"dim_model", "8"},
+    {"n_heads", "2"},
+    {"dim_feedforward", "12"},
+    {"sequence_length", "5"},
+    {"vocab_size", "11"},
+    {"output_dim", "3"},
+    {"norm", "rms_norm"},
+    {"activation", "silu"},
+    {"dropout", "0.2"},
+    {"causal", "false"},
+    {"loss", "l1"},
+    {0},
+};
+
+static const struct {
+    const char *name, *policy;
+    const pair *pairs;
+} SMALL[SG_SMALL_COUNT] = {
+    [SG_SMALL_ACT] = {"ACT", "act", ACT},
+    [SG_SMALL_ACT_PRE_NORM] = {"ACT, norm first", "act", ACT_PRE_NORM},
+    [SG_SMALL_ACT_PLAIN] = {"ACT, nothing random", "act", ACT_PLAIN},
+    [SG_SMALL_SMOLVLA] = {"SmolVLA", "smolvla", SMOLVLA},
+    [SG_SMALL_SMOLVLA_VISION_FROZEN] = {"SmolVLA, vision frozen", "smolvla", SMOLVLA_VISION_FROZEN},
+    [SG_SMALL_SMOLVLA_UNFROZEN] = {"SmolVLA, unfrozen", "smolvla", SMOLVLA_UNFROZEN},
+    [SG_SMALL_PPO] = {"PPO", "ppo", PPO},
+    [SG_SMALL_PPO_UNCLIPPED] = {"PPO, value not clipped", "ppo", PPO_UNCLIPPED},
+    [SG_SMALL_MLP] = {"mlp", "mlp", MLP},
+    [SG_SMALL_TRANSFORMER] = {"transformer", "transformer", TRANSFORMER},
+    [SG_SMALL_TOKENS] = {"transformer over tokens", "transformer", TOKENS},
+};
+
+const char *sg_small_name(sg_small which) {
+    return SMALL[which].name;
+}
+
+static bool is_ppo(sg_small which) {
+    return which == SG_SMALL_PPO || which == SG_SMALL_PPO_UNCLIPPED;
+}
+
+sg_training *sg_small_build(sg_small which, const sg_small_setting *setting, const sg_small_options *options) {
+    static const char ORIGIN[] = "test";
+    sg_setting settings[MAX_PAIRS];
+    size_t n = 0;
+    for (const pair *p = SMALL[which].pairs; p->name; p++) {
+        assert_true(n + 1 < MAX_PAIRS);
+        settings[n++] = (sg_setting){p->name, p->value, ORIGIN};
+    }
+    if (!options->clip) settings[n++] = (sg_setting){"grad_clip_norm", "0", ORIGIN};
+    sg_policy_request request = {.policy = SMALL[which].policy,
+                                 .framework = setting->framework,
+                                 .device_class = setting->device_class,
+                                 .batch = is_ppo(which)    ? 0
+                                          : options->batch ? options->batch
+                                                           : 2,
+                                 .accumulation = options->accumulation,
+                                 .ranks = options->ranks,
+                                 .precision = options->precision,
+                                 .settings = settings,
+                                 .n_settings = n};
+    sg_training *training = NULL;
+    sg_status status = {0};
+    if (sg_policy_build(&request, &training, &status) != SG_OK) fail_msg("%s: %s", SMALL[which].name, status.text);
+    return training;
+}
