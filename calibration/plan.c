@@ -162,15 +162,13 @@ static sg_code answer_machine(const planner *p, const sg_machine *machine, int r
     return SG_OK;
 }
 
-static sg_code load_once(planner *p, const char *name, const sg_machine **out, sg_status *status) {
-    for (size_t i = 0; i < p->loaded.count; i++)
-        if (strcmp(p->loaded.machine[i].name, name) == 0) return *out = &p->loaded.machine[i], SG_OK;
-    sg_machine *m = &p->loaded.machine[p->loaded.count];
-    sg_code code = sg_machine_load(name, p->request->config_dir, m, status);
-    if (code) return code;
-    p->loaded.count++;
-    *out = m;
-    return SG_OK;
+/* Index of the machine among those loaded. */
+static sg_code load_once(planner *p, const char *name, size_t *index, sg_status *status) {
+    for (*index = 0; *index < p->loaded.count; ++*index)
+        if (strcmp(p->loaded.machine[*index].name, name) == 0) return SG_OK;
+    sg_code code = sg_machine_load(name, p->request->config_dir, &p->loaded.machine[*index], status);
+    if (!code) p->loaded.count++;
+    return code;
 }
 
 static sg_code answer_offer(const planner *p, const sg_offer *offer, const sg_machine *sheet, sg_offer_answer *a,
@@ -238,8 +236,8 @@ static int by_rank(const void *x, const void *y) {
 typedef struct lane {
     const planner *planner;
     const sg_offers *offers;
-    const sg_machine *const *sheet; /* of each offer */
-    sg_offer_answer *answer;        /* of each offer */
+    const size_t *sheet;     /* of each offer: index among the loaded machines */
+    sg_offer_answer *answer; /* of each offer */
     bool several;
     sg_code code;
     sg_status status;
@@ -249,12 +247,12 @@ static void *answer_lane(void *data) {
     lane *l = data;
     for (size_t i = 0; i < l->offers->count && !l->code; i++)
         if ((l->offers->offer[i].gpus > 1) == l->several)
-            l->code = answer_offer(l->planner, &l->offers->offer[i], l->sheet[i], &l->answer[i], &l->status);
+            l->code = answer_offer(l->planner, &l->offers->offer[i], &l->planner->loaded.machine[l->sheet[i]],
+                                   &l->answer[i], &l->status);
     return NULL;
 }
 
-static sg_code answer_lanes(const planner *p, const sg_offers *offers, const sg_machine *const *sheet,
-                            sg_status *status) {
+static sg_code answer_lanes(const planner *p, const sg_offers *offers, const size_t *sheet, sg_status *status) {
     lane lanes[2] = {{.planner = p, .offers = offers, .sheet = sheet, .answer = p->answer->offers},
                      {.planner = p, .offers = offers, .sheet = sheet, .answer = p->answer->offers, .several = true}};
     pthread_t thread;
@@ -273,26 +271,26 @@ static sg_code answer_lanes(const planner *p, const sg_offers *offers, const sg_
 }
 
 /* The data sheet of each offer, and the training as its device class runs it: what lanes only read. */
-static sg_code load_all(planner *p, const sg_offers *offers, const sg_machine **sheet, sg_status *status) {
-    const sg_training *training;
-    sg_code code = SG_OK;
-    for (size_t i = 0; i < offers->count && !code; i++) {
-        code = load_once(p, offers->offer[i].machine, &sheet[i], status);
-        if (!code) code = sg_predictor_training(p->predictor, sheet[i], &training, status);
+static sg_code load_all(planner *p, const sg_offers *offers, size_t *sheet, sg_status *status) {
+    for (size_t i = 0; i < offers->count; i++) {
+        const sg_training *training;
+        sg_code code = load_once(p, offers->offer[i].machine, &sheet[i], status);
+        if (!code) code = sg_predictor_training(p->predictor, &p->loaded.machine[sheet[i]], &training, status);
         if (code) return sg_fail_in(status, "offer %s", offers->offer[i].name);
     }
-    return code;
+    return SG_OK;
 }
 
 static sg_code answer_offers(planner *p, const sg_offers *offers, sg_status *status) {
     sg_plan_answer *answer = p->answer;
-    const sg_machine **sheet = calloc(offers->count + 1, sizeof *sheet);
+    size_t *sheet = calloc(offers->count + 1, sizeof *sheet);
     answer->offers = calloc(offers->count + 1, sizeof *answer->offers);
     p->loaded.machine = calloc(offers->count + 1, sizeof *p->loaded.machine);
-    sg_code code = SG_OK;
-    if (!sheet || !answer->offers || !p->loaded.machine)
-        code = sg_fail_memory(status, offers->count * sizeof(sg_machine), "the machines of the offers");
-    if (!code) code = load_all(p, offers, sheet, status);
+    if (!sheet || !answer->offers || !p->loaded.machine) {
+        free(sheet);
+        return sg_fail_memory(status, offers->count * sizeof(sg_machine), "the machines of the offers");
+    }
+    sg_code code = load_all(p, offers, sheet, status);
     if (!code) code = answer_lanes(p, offers, sheet, status);
     free(sheet);
     if (code) return code;
