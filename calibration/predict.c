@@ -39,7 +39,11 @@ static sg_code own_machine(sg_predict_work *w, const sg_machine *machine, const 
         if (!w->machine.covariance) return sg_fail_memory(status, bytes, "a machine's covariance");
         memcpy(w->machine.covariance, machine->covariance, bytes);
     }
-    sg_framework_apply(&numbers, &w->machine);
+    /* host costs that were measured are the framework's; the engine itself is known */
+    if (numbers.factors)
+        sg_framework_apply(&numbers, &w->machine);
+    else
+        sg_framework_impose(&numbers, &w->machine);
     w->buckets = numbers.buckets;
     return SG_OK;
 }

@@ -69,6 +69,10 @@ static bool is_factor(int id) {
     return id >= SG_M_FACTOR_GEMM && id <= SG_M_FACTOR_OPTIMIZER;
 }
 
+static double law_x(const sg_predict_work *w) {
+    return (double)(w->training->envs > 0 ? w->training->envs : w->training->batch);
+}
+
 /* A measured law in place of the walked duration: only the framework's own parameters stay in doubt. */
 static sg_figure law_figure(const sg_predict_work *w, const double *by_log, double walked_s, sg_limit *limit) {
     double k = (double)(w->training->accumulation > 0 ? w->training->accumulation : 1);
@@ -78,9 +82,12 @@ static sg_figure law_figure(const sg_predict_work *w, const double *by_log, doub
         if (is_host(i) || is_factor(i)) framework[i] = by_log[i] * seconds / walked_s;
     sg_limit_shares(by_log, walked_s, share);
     *limit = sg_limit_largest(share);
+    double x = law_x(w);
+    bool inside = x >= w->law.low_x && x <= w->law.high_x;
+    sg_evidence evidence = inside ? SG_EVIDENCE_MEASURED : SG_EVIDENCE_CALIBRATED;
     sg_log_sd parts = {hypot(sqrt(sg_machine_log_variance(&w->machine, framework, seconds)), w->law.log_sd),
-                       sg_width(*limit, SG_EVIDENCE_MEASURED), inputs_log_sd(w, nothing, seconds)};
-    return sg_figure_make(seconds, parts, SG_EVIDENCE_MEASURED, w->interval);
+                       sg_width(*limit, evidence), inputs_log_sd(w, nothing, seconds)};
+    return sg_figure_make(seconds, parts, evidence, w->interval);
 }
 
 /* The slowest of several ranks decides: the expected maximum of so many normal draws (Blom's approximation). */
@@ -284,6 +291,9 @@ static void general_warnings(sg_predict_work *w) {
     if (!w->machine.bf16 && forms_products_in(w->training, SG_COMPUTE_BF16))
         warn(w->out, "%s has no bf16: such products are emulated and slow; fp32 or fp16 may be faster",
              w->machine.name);
+    if (w->law.found && (law_x(w) < w->law.low_x || law_x(w) > w->law.high_x))
+        warn(w->out, "%s %.0f lies outside of what was measured here, %.0f to %.0f",
+             w->training->envs > 0 ? "environments" : "batch", law_x(w), w->law.low_x, w->law.high_x);
     if (!w->options->cameras_known && w->training->cameras > 0)
         warn(w->out, "the number of cameras was not given: %lld assumed", (long long)w->training->cameras);
 }

@@ -10,9 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "calibration/fit.h"
 #include "calibration/framework_file.h"
 #include "calibration/predict.h"
 #include "models/training.h"
+#include "sim/measure.h"
 
 static const char *const CONFIGS = SG_SOURCE_DIR "/configs";
 
@@ -365,6 +367,57 @@ static void test_errors(void **state) {
     assert_non_null(strstr(p.warnings[0], "no bf16"));
 }
 
+/* A law of this machine stands instead of the walk: as it is for our engine, scaled by what the framework adds for the
+ * framework, and flagged outside of its range. Configurations without a law are walked. */
+static void test_law(void **state) {
+    (void)state;
+    sg_machine m = machine_of("cpu");
+    sg_predict_options o = knowing();
+    double update_s[2], parameters[2];
+    for (int framework = 0; framework < 2; framework++) {
+        sg_policy_request r = small_act(4);
+        r.framework = framework ? SG_FRAMEWORK_NATIVE : SG_FRAMEWORK_PYTORCH_EAGER;
+        r.device_class = SG_DEVICE_CLASS_CPU;
+        sg_training *t;
+        assert_int_equal(sg_policy_build(&r, &t, NULL), SG_OK);
+        sg_law law = {.quantity = "update_s",
+                      .kind = SG_LAW_AFFINE,
+                      .n_terms = 2,
+                      .n_fitted = 2,
+                      .value = {0.01, 0.02},
+                      .low_x = 1,
+                      .high_x = 8,
+                      .residual_log_sd = 0.015,
+                      .left_out_log_sd = 0.02};
+        sg_measure_options how = {.device = "cpu", .ranks = 1};
+        assert_int_equal(sg_measure_config(&r, t, &how, &law.config, NULL), SG_OK);
+        sg_training_free(t);
+        sg_fit fit = {.laws = &law, .n_laws = 1};
+        sg_prediction walked = predict(&r, &m, &o);
+        o.fit = &fit;
+        sg_prediction p = predict(&r, &m, &o);
+        update_s[framework] = p.update_s.value;
+        parameters[framework] = p.update_s.parts.parameters;
+        assert_int_equal(p.update_s.evidence, SG_EVIDENCE_MEASURED);
+        assert_int_equal(walked.update_s.evidence, SG_EVIDENCE_DATA_SHEET);
+        assert_true(p.update_s.high / p.update_s.low < walked.update_s.high / walked.update_s.low);
+        size_t warnings = p.n_warnings;
+        r.batch = 64;
+        p = predict(&r, &m, &o);
+        assert_int_equal(p.n_warnings, warnings + 1);
+        (void)snprintf(law.config.policy, sizeof law.config.policy, "mlp");
+        r.batch = 4;
+        p = predict(&r, &m, &o);
+        assert_near(p.update_s.value, walked.update_s.value, 0);
+        o.fit = NULL;
+    }
+    assert_near(update_s[1], 0.01 + 4 * 0.02, 1e-12);
+    assert_near(parameters[1], 0.02, 1e-9);
+    assert_true(update_s[0] > update_s[1]);         /* PyTorch's host costs */
+    assert_true(parameters[0] > 5 * parameters[1]); /* its kernels are not ours */
+    sg_machine_clear(&m);
+}
+
 /* Update times and memory that people published (LeRobot logs and model cards, 2026): GPU, batch and cameras are stated or
  * follow from the memory. Known beforehand are the data sheets alone; 90 % intervals should hold 9 of 10. */
 static void test_published_steps(void **state) {
@@ -431,6 +484,7 @@ int main(void) {
         cmocka_unit_test(test_accumulation),
         cmocka_unit_test(test_fits),
         cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_law),
         cmocka_unit_test(test_published_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
