@@ -75,6 +75,29 @@ static sg_code rebuild_points(rates *r, const sg_point *const *points, size_t n,
     return SG_OK;
 }
 
+static bool uses_compute(const rates *r, sg_compute compute) {
+    for (size_t i = 0; i < r->n_points; i++)
+        for (size_t k = 0; k < r->training[i]->n_ops; k++) {
+            const sg_op *op = &r->training[i]->ops[k];
+            if (r->count[i][k] > 0 && op->attrs.compute == (int32_t)compute && sg_op_class_of(op) <= SG_CLASS_ATTENTION)
+                return true;
+        }
+    return false;
+}
+
+/* Efficiencies are relative to the nominal fp32 peak and bandwidth: once fitted, the doubt is all theirs. Rates of other
+ * compute modes are fitted beside them. */
+static void fix_nominal(sg_machine *machine, sg_machine_id id) {
+    sg_machine_parameter *p = &machine->p[id];
+    p->log_sd = 0;
+    p->group = 0;
+    p->evidence = SG_EVIDENCE_CALIBRATED;
+    (void)snprintf(p->source, sizeof p->source, "nominal: what is fitted is relative to it");
+    for (int j = 0; machine->covariance && j < SG_M_COUNT; j++)
+        machine->covariance[(size_t)id * SG_M_COUNT + (size_t)j] =
+            machine->covariance[(size_t)j * SG_M_COUNT + (size_t)id] = 0;
+}
+
 /* Which class times are observations, and which parameters they speak of. */
 static sg_code gather(rates *r, const sg_point *const *points, sg_status *status) {
     bool used[SG_CLASS_COUNT] = {false};
@@ -96,6 +119,10 @@ static sg_code gather(rates *r, const sg_point *const *points, sg_status *status
             r->term[r->n_terms++] = sg_machine_eff_of((sg_op_class)c);
     r->term[r->n_terms++] = SG_M_KERNEL_START_S;
     r->term[r->n_terms++] = SG_M_KERNEL_FLOOR_S;
+    for (int c = 0; c < SG_COMPUTE_COUNT; c++) {
+        sg_machine_id peak = sg_machine_peak_of((sg_compute)c);
+        if (peak < SG_M_COUNT && peak != SG_M_PEAK_F32 && uses_compute(r, (sg_compute)c)) r->term[r->n_terms++] = peak;
+    }
     return SG_OK;
 }
 
@@ -108,6 +135,8 @@ static sg_code store(const rates *r, const double *x, const double *covariance, 
         for (int i = 0; i < SG_M_COUNT; i++)
             machine->covariance[i * SG_M_COUNT + i] = machine->p[i].log_sd * machine->p[i].log_sd;
     }
+    fix_nominal(machine, SG_M_PEAK_F32);
+    fix_nominal(machine, SG_M_BANDWIDTH);
     /* Observations that scatter more than assumed widen everything. */
     double freedom = (double)(r->n_seen > r->n_terms ? r->n_seen - r->n_terms : 1), scale = fmax(1, cost / freedom);
     for (size_t i = 0; i < r->n_terms; i++) {
