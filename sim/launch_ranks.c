@@ -35,20 +35,21 @@ static sg_code read_number(const char *name, int *value, sg_status *status) {
 
 sg_code sg_rank_variables_read(sg_rank_variables *variables, sg_status *status) {
     static const struct {
-        const char *launcher, *rank, *ranks, *also;
+        const char *launcher, *rank, *ranks, *local, *also;
     } known[] = {
-        {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", NULL},
-        {"a PMI launcher", "PMI_RANK", "PMI_SIZE", NULL},
+        {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", NULL},
+        {"a PMI launcher", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", NULL},
         /* A batch script has SLURM_PROCID too; only a step that srun started is a rank. */
-        {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID"},
-        {"a PMIx launcher", "PMIX_RANK", "", NULL},
-        {"torchrun", "RANK", "WORLD_SIZE", "MASTER_ADDR"},
+        {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "", "SLURM_STEP_ID"},
+        {"a PMIx launcher", "PMIX_RANK", "", "", NULL},
+        {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR"},
     };
     *variables = (sg_rank_variables){0};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (!getenv(known[i].rank) || (known[i].also && !getenv(known[i].also))) continue;
         *variables = (sg_rank_variables){.found = true, .launcher = known[i].launcher};
         sg_code code = read_number(known[i].rank, &variables->rank, status);
+        if (code == SG_OK) code = read_number(known[i].local, &variables->local_ranks, status);
         return code == SG_OK ? read_number(known[i].ranks, &variables->ranks, status) : code;
     }
     return SG_OK;
@@ -199,21 +200,33 @@ typedef struct sg_rank_launch {
     int passed_on; /* signal that was passed on to mpirun, 0: none */
     double end_s;  /* when the time is over; 0: never */
     double kill_s; /* when patience with an ending mpirun is over; 0: it was not told to end */
-    double grace_s;
+    double grace_s, finish_s;
+    bool ending; /* it was told to end its ranks, not only to let them finish */
     bool timed_out;
 } rank_launch;
 
 static void tell_to_end(rank_launch *launch, int signal) {
     (void)kill(launch->mpirun, signal);
-    if (launch->kill_s == 0) launch->kill_s = now_s() + launch->grace_s;
+    launch->ending = true;
+    launch->kill_s = now_s() + launch->grace_s;
+}
+
+/* mpirun passes SIGUSR1 on to its ranks, but kills them on SIGINT. */
+static void tell_to_finish(rank_launch *launch) {
+    (void)kill(launch->mpirun, SIGUSR1);
+    launch->kill_s = now_s() + launch->finish_s;
 }
 
 static void take_signals(rank_launch *launch) {
     struct signalfd_siginfo info;
     while (read(launch->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo == SIGCHLD) continue;
+        bool first = launch->passed_on == 0;
         launch->passed_on = (int)info.ssi_signo;
-        tell_to_end(launch, launch->passed_on);
+        if (first && launch->passed_on == SIGINT)
+            tell_to_finish(launch);
+        else if (!launch->ending)
+            tell_to_end(launch, SIGTERM);
     }
 }
 
@@ -225,7 +238,7 @@ static int wait_for_mpirun(rank_launch *launch) {
         if (ended == launch->mpirun) return how;
         if (ended < 0 && errno != EINTR) return SG_MACHINE << 8; /* someone else took its status */
         double now = now_s();
-        if (launch->end_s > 0 && now > launch->end_s && launch->kill_s == 0) {
+        if (launch->end_s > 0 && now > launch->end_s && !launch->ending) {
             launch->timed_out = true;
             tell_to_end(launch, SIGTERM);
         }
@@ -277,7 +290,9 @@ static sg_code run_mpirun(char *const command[], const sg_launch_ranks_options *
     size_t n_before = sg_process_children(getpid(), before, MAX_CHILDREN);
     char **environment = clean_environment();
     if (!environment) return sg_fail_memory(status, sizeof *environment, "the environment of the ranks");
-    rank_launch launch = {.signals = signals, .grace_s = options->grace_s > 0 ? options->grace_s : 5};
+    rank_launch launch = {.signals = signals,
+                          .grace_s = options->grace_s > 0 ? options->grace_s : 5,
+                          .finish_s = options->finish_s > 0 ? options->finish_s : 120};
     int error = spawn_mpirun(command, environment, &launch.mpirun);
     free((void *)environment);
     if (error) return cannot_start(error, status);

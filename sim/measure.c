@@ -63,7 +63,7 @@ static sg_code check_memory(const session *s, sg_status *status) {
 }
 
 static sg_code open_device(session *s, sg_status *status) {
-    const sg_device_options open = {.threads = s->options->threads};
+    const sg_device_options open = {.threads = (int)s->config->threads};
     sg_code code = s->api->open(&open, &s->device, status);
     if (!code) code = s->api->info(s->device, &s->info, status);
     if (code || s->ranks == 1) return code;

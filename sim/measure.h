@@ -8,7 +8,7 @@
 
 typedef struct sg_measure_options {
     const char *device;                             /* "cpu" (module "cpu") */
-    int threads;                                    /* 0 = all that the affinity mask allows */
+    int threads;                                    /* 0 = this rank's share of what the affinity mask allows */
     int workers, prefetch;                          /* loader threads; 0 workers = the frames are made in line */
     int64_t min_iterations, max_iterations, warmup; /* counted iterations; warm-up: at least 1 */
     double tight;         /* stop when the median's 95 % interval is within +- this fraction (0.02) */

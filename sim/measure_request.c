@@ -5,6 +5,7 @@
 
 #include "kernels/module.h"
 #include "sim/host_state.h"
+#include "sim/launch_ranks.h"
 #include "sim/measure.h"
 
 static void copy_text(char *to, size_t bytes, const char *from) {
@@ -61,6 +62,18 @@ static sg_code write_settings(const sg_policy_request *r, const sg_family *famil
     return SG_OK;
 }
 
+/* Threads of this process when none were asked for: its share of the processors. Ranks whose launcher does not say how many
+ * of them are here are taken to be all here; srun gives each task processors of its own. */
+static int share_of_processors(const sg_measure_options *o) {
+    sg_rank_variables variables;
+    int here = o->ranks > 1 ? o->ranks : 1;
+    if (here > 1 && sg_rank_variables_read(&variables, NULL) == SG_OK && variables.found) {
+        if (variables.local_ranks > 0) here = variables.local_ranks;
+        if (strcmp(variables.launcher, "srun") == 0) here = 1;
+    }
+    return sg_host_processors() > here ? sg_host_processors() / here : 1;
+}
+
 sg_code sg_measure_config(const sg_policy_request *r, const sg_training *t, const sg_measure_options *o,
                           sg_point_config *c, sg_status *status) {
     memset(c, 0, sizeof *c);
@@ -74,7 +87,7 @@ sg_code sg_measure_config(const sg_policy_request *r, const sg_training *t, cons
     c->batch = t->batch;
     c->ranks = o->ranks > 0 ? o->ranks : 1;
     c->accumulation = t->accumulation;
-    c->threads = o->threads > 0 ? o->threads : sg_host_processors();
+    c->threads = o->threads > 0 ? o->threads : share_of_processors(o);
     c->workers = o->workers;
     c->envs = t->envs;
     c->steps_per_env = t->steps_per_env;

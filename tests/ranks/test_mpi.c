@@ -186,6 +186,12 @@ static void role_threads(int expected) {
     transport->leave();
 }
 
+static double clock_s(void) {
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 /* Leaves this rank's pid where the test looks for survivors. */
 static void leave_trace(const char *folder) {
     char path[160];
@@ -213,6 +219,32 @@ static void role_trouble(int expected, const char *act, const char *folder) {
     _exit(code == SG_MACHINE ? 3 : 7);
 }
 
+static volatile sig_atomic_t asked_to_finish;
+
+static void on_finish(int signal_number) {
+    (void)signal_number;
+    asked_to_finish = 1;
+}
+
+/* Works until asked to finish, then does what is left to do with the others; or does not care. */
+static void role_work(int expected, const char *act, const char *folder) {
+    bool stubborn = strcmp(act, "stubborn") == 0;
+    (void)signal(SIGUSR1, stubborn ? SIG_IGN : on_finish);
+    join(expected, 10);
+    leave_trace(folder);
+    double end = clock_s() + 60;
+    while (!asked_to_finish && clock_s() < end) (void)usleep(10000);
+    if (stubborn) _exit(8);
+    NEED_OK(transport->barrier(&status_));
+    char path[160];
+    (void)snprintf(path, sizeof path, "%s/finished-%d", folder, rank);
+    int fd = open(path, O_WRONLY | O_CREAT, 0600);
+    NEED(fd >= 0);
+    (void)close(fd);
+    transport->leave();
+    _exit(130);
+}
+
 /* Rank 1 stops answering but lives: the rest must notice by themselves. */
 static void role_hang(int expected) {
     join(expected, 0.3); /* patience 3 s */
@@ -223,12 +255,6 @@ static void role_hang(int expected) {
     NEED(transport->barrier(&status) == SG_MACHINE);
     NEED(strstr(status.text, "lost each other"));
     transport->abort("a rank hangs");
-}
-
-static double clock_s(void) {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* join() must fail, with `part` in its words, within timeout and a little; ends with status 5 when it does. */
@@ -259,6 +285,7 @@ static int be_rank(int n, char **argument) {
     if (strcmp(role, "reduce") == 0) role_reduce(expected);
     if (strcmp(role, "threads") == 0) role_threads(expected);
     if (strcmp(role, "trouble") == 0 && n == 5) role_trouble(expected, argument[3], argument[4]);
+    if (strcmp(role, "work") == 0 && n == 5) role_work(expected, argument[3], argument[4]);
     if (strcmp(role, "hang") == 0) role_hang(expected);
     if (strcmp(role, "refused") == 0 && n == 4) role_refused(expected, 5, argument[3]);
     if (strcmp(role, "absent") == 0) role_absent();
@@ -397,29 +424,38 @@ static int count_files(const char *folder) {
     return n;
 }
 
-/* Starts sleeping ranks from a child, waits until they are there and sends the child `signal`; its exit status. */
-static int interrupt(const char *folder, int signal) {
+/* Starts ranks from a child, waits until they are there and sends the child `signal`, `times` times; its exit status. */
+static int interrupt(const char *folder, const char *role, const char *act, int signal, int times) {
     pid_t child = fork();
-    if (child == 0) _exit(launch(2, "trouble", "2", "sleep", folder, NULL));
+    if (child == 0) _exit(launch(2, role, "2", act, folder, NULL));
     double end = clock_s() + 20;
     while (count_files(folder) < 2 && clock_s() < end) (void)usleep(20000);
-    (void)usleep(200000);
-    assert_int_equal(kill(child, signal), 0);
+    for (int i = 0; i < times; i++) {
+        (void)usleep(200000);
+        assert_int_equal(kill(child, signal), 0);
+    }
     int how;
     assert_int_equal(waitpid(child, &how, 0), child);
     return WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
 }
 
-static void test_interrupt(void **state) {
-    assert_int_equal(interrupt(*state, SIGINT), 130);
+static void test_interrupt_lets_ranks_finish(void **state) {
+    assert_int_equal(interrupt(*state, "work", "willing", SIGINT, 1), 130);
     assert_int_equal(traces(*state, 0), 2);
+    assert_int_equal(count_files(*state), 4); /* each finished */
+}
+static void test_second_interrupt_ends_them(void **state) {
+    double start = clock_s();
+    assert_int_equal(interrupt(*state, "work", "stubborn", SIGINT, 2), 130);
+    assert_int_equal(traces(*state, 0), 2);
+    assert_true(clock_s() - start < 20);
 }
 static void test_terminate(void **state) {
-    assert_int_equal(interrupt(*state, SIGTERM), 128 + SIGTERM);
+    assert_int_equal(interrupt(*state, "trouble", "sleep", SIGTERM, 1), 128 + SIGTERM);
     assert_int_equal(traces(*state, 0), 2);
 }
 static void test_killed_launcher(void **state) {
-    assert_int_equal(interrupt(*state, SIGKILL), 128 + SIGKILL);
+    assert_int_equal(interrupt(*state, "trouble", "sleep", SIGKILL, 1), 128 + SIGKILL);
     assert_int_equal(traces(*state, 10), 2);
 }
 
@@ -482,7 +518,7 @@ static void test_rank_variables(void **state) {
     (void)setenv("OMPI_COMM_WORLD_RANK", "2", 1);
     (void)setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
     assert_int_equal(sg_rank_variables_read(&v, &status), SG_OK);
-    assert_true(v.found && v.rank == 2 && v.ranks == 4);
+    assert_true(v.found && v.rank == 2 && v.ranks == 4 && v.local_ranks == 0);
     assert_string_equal(v.launcher, "mpirun");
     (void)setenv("OMPI_COMM_WORLD_SIZE", "four", 1);
     assert_int_equal(sg_rank_variables_read(&v, &status), SG_BAD_INPUT);
@@ -552,7 +588,8 @@ int main(int n, char **argument) {
         SCENE(test_failing_rank),
         SCENE(test_killed_mpirun),
         SCENE(test_time_over),
-        SCENE(test_interrupt),
+        SCENE(test_interrupt_lets_ranks_finish),
+        SCENE(test_second_interrupt_ends_them),
         SCENE(test_terminate),
         SCENE(test_killed_launcher),
     };
