@@ -1,5 +1,4 @@
-/* Trainings learn: on the cpu device, with batch, noise, time and masks fixed,
- * the loss falls to a tenth. */
+/* Trainings learn: on the cpu device, with batch, noise, time and masks fixed, the loss falls to a tenth. */
 #include "kernels/module.h"
 #include "sim/walk.h"
 #include "tests/support/small_policies.h"
@@ -30,8 +29,7 @@ static const course COURSES[] = {
     {SG_SMALL_TRANSFORMER, 1e-2, 300},
 };
 
-/* Loss after the first iteration over the smallest seen so far; stops once it
- * is 10. */
+/* Loss after the first iteration over the smallest seen so far; stops once it is 10. */
 static double gain(const course *c, const sg_small_setting *setting) {
     const sg_device_api *api = NULL;
     sg_device *device = NULL;

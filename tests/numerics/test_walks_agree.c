@@ -1,5 +1,4 @@
-/* One training, several devices: the same visits, the same memory to the byte,
- * the same numbers up to rounding. */
+/* One training, several devices: the same visits, the same memory to the byte, the same numbers up to rounding. */
 #include "kernels/module.h"
 #include "kernels/virtual/machine.h"
 #include "tests/reference/reference.h"
@@ -24,9 +23,7 @@ static const sg_device_api *cpu_device(void) {
     return api;
 }
 
-/* ---- visits and memory
- * -------------------------------------------------------------------------------------------
- */
+/* ---- visits and memory ------------------------------------------------------------------------------------------- */
 
 typedef struct trace {
     uint64_t hash;
@@ -91,17 +88,14 @@ static void test_visits_and_memory(void **state) {
         }
 }
 
-/* ---- numbers
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 static void open_lab(sg_lab *lab, const sg_training *training, const sg_device_api *api, bool wide, bool ppo) {
     sg_lab_open(lab, training, &(sg_lab_options){.api = api, .wide = wide, .seed = 13, .main_program_only = ppo});
 }
 
-/* What storing in the training's own dtypes costs is seen with the reference,
- * which rounds each result once. The cpu rounds inside its sums too, so it may
- * be some times as far from the exact result, not more. */
+/* What storing in the training's own dtypes costs is seen with the reference, which rounds each result once. The cpu rounds
+ * inside its sums too, so it may be some times as far from the exact result, not more. */
 static const double TIMES_AS_FAR = 8;
 
 /* Unit roundoff of the narrowest floats that the training stores. */
@@ -140,8 +134,8 @@ static void test_numbers(void **state) {
         }
 }
 
-/* Both profiles compute the same function: in double their gradients agree.
- * Dropout draws differ, so only where there is none. */
+/* All profiles compute the same function: in double their gradients agree. A random op's numbers depend on its place in the
+ * program, so this holds where nothing is random. */
 static void test_profiles_agree(void **state) {
     (void)state;
     static const sg_small sure[] = {SG_SMALL_ACT_PLAIN, SG_SMALL_MLP, SG_SMALL_TRANSFORMER};

@@ -61,10 +61,9 @@ double sg_lab_deviation(const sg_lab *lab, const char **worst);
 /* Deviations above this are errors; central differences in double stay well below it. */
 extern const double SG_LAB_TOLERANCE;
 
-/* Distorts the results of the backward's ops one by one, by 1 % and a small offset
- * (or their sign), and counts the ones that the comparison
- * notices. A result is irrelevant when not one bit of one gradient depends on it here (the value of a tie where there is
- * none). Prints what went unnoticed. */
+/* Distorts the results of the backward's ops one by one, by 1 % and a small offset (or their sign), and counts the ones that
+ * the comparison notices. A result is irrelevant when not one bit of one gradient depends on it here (the value of a tie
+ * where there is none). Prints what went unnoticed. */
 typedef struct sg_lab_mutants {
     int noticed, unnoticed, irrelevant;
     int noticed_of[SG_OP_KIND_COUNT][SG_FN_COUNT], seen_of[SG_OP_KIND_COUNT][SG_FN_COUNT];

@@ -49,7 +49,7 @@ static void widen_storages(const sg_training *from, sg_training *to) {
 static void widen_ops(const sg_training *from, sg_training *to) {
     sg_op *ops = duplicate(from->ops, from->n_ops, sizeof *ops);
     for (size_t i = 0; i < from->n_ops; i++) {
-        size_t n = (size_t)(ops[i].n_in + ops[i].n_out);
+        size_t n = (size_t)ops[i].n_in + (size_t)ops[i].n_out;
         sg_desc *desc = duplicate(ops[i].desc, n, sizeof *desc);
         for (size_t k = 0; k < n; k++) desc[k] = widened(&desc[k]);
         ops[i].desc = desc;
