@@ -134,22 +134,21 @@ static void test_numbers(void **state) {
         }
 }
 
-/* All profiles compute the same function: in double their gradients agree. A random op's numbers depend on its place in the
- * program, so this holds where nothing is random. */
+/* All profiles compute the same function of the same noise: in double their gradients agree. ACT's dropout is an exception:
+ * the native lowering computes its last variational layer for one token alone, so its masks have other shapes. */
 static void test_profiles_agree(void **state) {
     (void)state;
-    static const sg_small sure[] = {SG_SMALL_ACT_PLAIN, SG_SMALL_MLP, SG_SMALL_TRANSFORMER};
-    for (size_t i = 0; i < sizeof sure / sizeof *sure; i++) {
+    for (int which = SG_SMALL_ACT_PLAIN; which < SG_SMALL_COUNT; which++) {
         sg_lab lab[SG_SMALL_SETTINGS];
         sg_training *training[SG_SMALL_SETTINGS];
         for (int s = 0; s < SG_SMALL_SETTINGS; s++) {
-            training[s] = sg_small_build(sure[i], &SG_SMALL_SETTING[s], &(sg_small_options){0});
+            training[s] = sg_small_build((sg_small)which, &SG_SMALL_SETTING[s], &(sg_small_options){0});
             open_lab(&lab[s], training[s], NULL, true, false);
         }
         for (int s = 1; s < SG_SMALL_SETTINGS; s++) {
             double distance = sg_lab_distance(&lab[s], &lab[0]);
             if (!(distance < 1e-10))
-                fail_msg("%s: %s and %s are %.3g apart", sg_small_name(sure[i]), SG_SMALL_SETTING[s].name,
+                fail_msg("%s: %s and %s are %.3g apart", sg_small_name((sg_small)which), SG_SMALL_SETTING[s].name,
                          SG_SMALL_SETTING[0].name, distance);
         }
         for (int s = 0; s < SG_SMALL_SETTINGS; s++) {

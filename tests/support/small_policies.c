@@ -58,11 +58,22 @@ static const pair ACT_PRE_NORM[] = {
     {0},
 };
 static const pair ACT_PLAIN[] = {
-    {"cameras", "2"},          {"image_height", "32"},    {"image_width", "32"},
-    {"state_dim", "3"},        {"action_dim", "4"},       {"chunk_size", "5"},
-    {"backbone_width", "2"},   {"dim_model", "12"},       {"n_heads", "3"},
-    {"dim_feedforward", "10"}, {"n_encoder_layers", "1"}, {"n_decoder_layers", "1"},
-    {"use_vae", "false"},      {"dropout", "0"},          {0},
+    {"cameras", "2"},
+    {"image_height", "32"},
+    {"image_width", "32"},
+    {"state_dim", "3"},
+    {"action_dim", "4"},
+    {"chunk_size", "5"},
+    {"backbone_width", "2"},
+    {"dim_model", "12"},
+    {"n_heads", "3"},
+    {"dim_feedforward", "10"},
+    {"n_encoder_layers", "1"},
+    {"n_decoder_layers", "1"},
+    {"n_vae_encoder_layers", "2"},
+    {"latent_dim", "3"},
+    {"dropout", "0"},
+    {0},
 };
 #define SMOLVLA_SIZES                                                                                                  \
     {"cameras", "2"}, {"image_height", "32"}, {"image_width", "48"}, {"state_dim", "3"}, {"action_dim", "2"},          \
@@ -132,7 +143,7 @@ static const struct {
 } SMALL[SG_SMALL_COUNT] = {
     [SG_SMALL_ACT] = {"ACT", "act", ACT},
     [SG_SMALL_ACT_PRE_NORM] = {"ACT, norm first", "act", ACT_PRE_NORM},
-    [SG_SMALL_ACT_PLAIN] = {"ACT, nothing random", "act", ACT_PLAIN},
+    [SG_SMALL_ACT_PLAIN] = {"ACT, no dropout", "act", ACT_PLAIN},
     [SG_SMALL_SMOLVLA] = {"SmolVLA", "smolvla", SMOLVLA},
     [SG_SMALL_SMOLVLA_VISION_FROZEN] = {"SmolVLA, vision frozen", "smolvla", SMOLVLA_VISION_FROZEN},
     [SG_SMALL_SMOLVLA_UNFROZEN] = {"SmolVLA, unfrozen", "smolvla", SMOLVLA_UNFROZEN},

@@ -7,7 +7,7 @@
 typedef enum sg_small {
     SG_SMALL_ACT,
     SG_SMALL_ACT_PRE_NORM, /* two cameras, gelu, norm first */
-    SG_SMALL_ACT_PLAIN,    /* no dropout, no variational encoder: nothing is random */
+    SG_SMALL_ACT_PLAIN,    /* no dropout */
     SG_SMALL_SMOLVLA,
     SG_SMALL_SMOLVLA_VISION_FROZEN,
     SG_SMALL_SMOLVLA_UNFROZEN,
