@@ -2,16 +2,9 @@
 #include "sim/batch_maker.h"
 
 #include <stdlib.h>
-#include <time.h>
 
+#include "sim/clock.h"
 #include "sim/synthetic.h"
-
-/* Processor seconds of this thread: what a frame costs, whoever else wants the core. */
-static double thread_s(void) {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static const sg_desc *desc_of(const sg_training *t, size_t input) {
     return &t->tensors[t->inputs[input].tensor].desc;
@@ -120,10 +113,10 @@ void sg_batch_free(const sg_batch_maker *m, void **data) {
 
 static void decode(const sg_batch_maker *m, sg_batch_hand *hand, size_t input, uint64_t choice, uint8_t *to) {
     const sg_desc *d = desc_of(m->training, input);
-    double start = thread_s();
+    double start = sg_clock_thread_s();
     sg_frame_decode(hand->decoder[input], (int)(choice % (uint64_t)sg_frame_codec_frames(m->codec[input])), to,
                     &d->stride[d->ndim - 3]);
-    hand->frame_s[hand->frames++ % SG_BATCH_FRAMES_KEPT] = thread_s() - start;
+    hand->frame_s[hand->frames++ % SG_BATCH_FRAMES_KEPT] = sg_clock_thread_s() - start;
 }
 
 /* Frames between the batch dim and the last three, counted in row-major order, of sample s. */

@@ -91,13 +91,13 @@ sg_code sg_environment_step(sg_environment *e, int64_t env_steps, double *wait_s
     if (e->options.simulated) {
         *wait_s = cost;
     } else if (e->options.env_step_s > 0) {
-        double end = sg_clock_s() + cost;
-        while (sg_clock_s() < end)
+        double end = sg_clock_thread_s() + cost;
+        while (sg_clock_thread_s() < end)
             for (int i = 0; i < 8; i++) advance_one(e);
     } else {
-        double start = sg_clock_s();
+        double start = sg_clock_thread_s();
         for (int64_t i = 0; i < env_steps; i++) advance_one(e);
-        e->spent_s += sg_clock_s() - start;
+        e->spent_s += sg_clock_thread_s() - start;
     }
     e->steps += env_steps;
     return SG_OK;

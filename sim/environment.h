@@ -13,7 +13,7 @@
 typedef struct sg_environment sg_environment;
 
 typedef struct sg_environment_options {
-    double env_step_s; /* cost of one step of one environment; 0: what the integrator itself takes */
+    double env_step_s; /* processor seconds of one step of one environment; 0: what the integrator itself takes */
     int64_t envs;      /* >= 1 */
     bool simulated;
 } sg_environment_options;
