@@ -1,6 +1,7 @@
 /* measure.c: the measurement protocol, step by step as docs/measurement.md tells it. */
 #include "sim/measure.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -250,34 +251,37 @@ static sg_code profile(session *s, double class_s[SG_CLASS_COUNT], sg_status *st
     return SG_OK;
 }
 
-/* Every rank's update times, rank by rank, and (slowest - fastest) / median of their medians; known to rank 0 alone. */
-static sg_code times_of_ranks(session *s, sg_point *p, sg_status *status) {
-    const sg_transport_api *transport = s->options->bootstrap;
-    p->rank_spread = 0;
-    if (s->ranks == 1 || !transport || !transport->gather_doubles || !p->raw[SG_Q_UPDATE]) return SG_OK;
-    size_t ranks = (size_t)s->ranks, n = (size_t)p->iterations;
-    double *median = NULL, *all = NULL;
-    if (s->options->rank == 0) {
-        median = calloc(ranks, sizeof *median);
-        all = reallocarray(NULL, ranks, n * sizeof *all);
+/* (slowest - fastest) / median of the ranks' median update; NAN without memory for it. */
+static double spread_of(const double *update_s, int ranks, size_t n) {
+    double low = INFINITY, high = -INFINITY, *median = calloc((size_t)ranks, sizeof *median);
+    if (!median) return NAN;
+    for (int i = 0; i < ranks; i++) {
+        median[i] = sg_statistic_of(update_s + (size_t)i * n, n).median;
+        low = fmin(low, median[i]);
+        high = fmax(high, median[i]);
     }
-    sg_code code = s->options->rank == 0 && (!median || !all)
-                       ? sg_fail_memory(status, (uint64_t)(ranks * n) * sizeof *all, "times of the ranks")
-                       : transport->gather_doubles(p->raw[SG_Q_UPDATE], (int)n, all, status);
-    if (!code && s->options->rank == 0) {
-        double low = INFINITY, high = -INFINITY;
-        for (size_t i = 0; i < ranks; i++) {
-            median[i] = sg_statistic_of(all + i * n, n).median;
-            low = fmin(low, median[i]);
-            high = fmax(high, median[i]);
-        }
-        p->rank_spread = (high - low) / sg_statistic_of(median, ranks).median;
-        p->rank_update_s = all;
-        all = NULL;
-    }
+    double spread = (high - low) / sg_statistic_of(median, (size_t)ranks).median;
     free(median);
-    free(all);
-    return code;
+    return spread;
+}
+
+/* Every rank's times go to rank 0, and only there into the point. */
+static sg_code gather_ranks(session *s, sg_point *p, sg_status *status) {
+    const sg_transport_api *transport = s->options->bootstrap;
+    if (s->ranks == 1 || !transport || !transport->gather_doubles) return SG_OK;
+    size_t n = (size_t)p->iterations, bytes;
+    if (n > INT_MAX || __builtin_mul_overflow(n * sizeof(double), (size_t)s->ranks, &bytes))
+        return sg_fail(status, SG_MACHINE, "%zu iterations of %d ranks are too many to keep", n, s->ranks);
+    double *all = malloc(bytes);
+    if (!all) return sg_fail_memory(status, bytes, "times of the ranks");
+    sg_code code = transport->gather_doubles(p->raw[SG_Q_UPDATE], (int)n, all, status);
+    if (code || s->options->rank != 0) {
+        free(all);
+        return code;
+    }
+    p->rank_update_s = all;
+    p->rank_spread = spread_of(all, s->ranks, n);
+    return SG_OK;
 }
 
 /* Rates that were not formed as the configuration says (bf16 products in fp32) must not be fitted. */
@@ -314,7 +318,7 @@ static sg_code run_protocol(session *s, sg_point *p, sg_status *status) {
     /* ranks that share these processors are no strangers */
     bool shared = s->ranks > 1 && sg_host_processors() > 1;
     sg_record_judge(p, &s->before, &after, shared ? s->ranks : 1);
-    return times_of_ranks(s, p, status);
+    return gather_ranks(s, p, status);
 }
 
 sg_code sg_measure_training(const sg_training *training, const sg_device_api *api, const sg_point_config *config,

@@ -1,9 +1,11 @@
 /* measure_request.c: from a request to a measurement; a request as the configuration of a point, in one canonical form. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/module.h"
+#include "models/options.h"
 #include "sim/host_state.h"
 #include "sim/launch_ranks.h"
 #include "sim/measure.h"
@@ -13,53 +15,48 @@ static void copy_text(char *to, size_t bytes, const char *from) {
 }
 
 /* A value in the form that equal values share: numbers as printed, booleans as words, lists without blanks. */
-static void canonical(sg_key_type type, const char *text, char *out, size_t bytes) {
-    char *end;
-    if (type == SG_KEY_INT || type == SG_KEY_REAL) {
-        double v = strtod(text, &end);
-        if (end != text && !*end) {
-            (void)snprintf(out, bytes, "%.15g", v);
-            return;
-        }
+static void canonical(const sg_key *key, const sg_options *options, char *out, size_t bytes) {
+    size_t n = 0, used = 0;
+    switch (key->type) {
+    case SG_KEY_INT: (void)snprintf(out, bytes, "%" PRId64, sg_option_int(options, key->name)); return;
+    case SG_KEY_REAL: (void)snprintf(out, bytes, "%.15g", sg_option_real(options, key->name)); return;
+    case SG_KEY_BOOL: copy_text(out, bytes, sg_option_bool(options, key->name) ? "true" : "false"); return;
+    case SG_KEY_TEXT: copy_text(out, bytes, sg_option_text(options, key->name)); return;
+    default: break;
     }
-    if (type == SG_KEY_BOOL) {
-        bool yes = strchr("1tTyY", text[0]) && text[0];
-        if (!yes && (text[0] == 'o' || text[0] == 'O')) yes = text[1] == 'n' || text[1] == 'N';
-        copy_text(out, bytes, yes ? "true" : "false");
-        return;
-    }
-    size_t n = 0;
-    for (; *text && n + 1 < bytes; text++)
-        if (*text != ' ' && *text != '\t' && *text != '[' && *text != ']') out[n++] = *text;
-    out[n] = 0;
+    const int64_t *list = sg_option_list(options, key->name, &n);
+    out[0] = 0;
+    for (size_t i = 0; i < n && used + 24 < bytes; i++)
+        used += (size_t)snprintf(out + used, bytes - used, "%s%" PRId64, i ? "," : "", list[i]);
 }
 
-/* Later settings win. */
-static const char *value_of(const sg_policy_request *r, const char *name) {
-    for (size_t i = r->n_settings; i-- > 0;)
-        if (strcmp(r->settings[i].name, name) == 0) return r->settings[i].value;
-    return NULL;
-}
-
-/* Keys in the family's order, so that the order of settings does not matter. */
-static sg_code write_settings(const sg_policy_request *r, const sg_family *family, sg_point_config *c,
-                              sg_status *status) {
+/* Keys in the family's order, so that the order of settings and the use of aliases do not matter. */
+static sg_code write_settings(const sg_family *family, const sg_options *given, const sg_options *usual,
+                              sg_point_config *c, sg_status *status) {
     size_t used = 0;
     for (size_t i = 0; i < family->n_keys; i++) {
-        const sg_key *key = &family->keys[i];
-        const char *value = value_of(r, key->name);
-        if (!value) continue;
-        char given[512], usual[512];
-        canonical(key->type, value, given, sizeof given);
-        canonical(key->type, key->default_text ? key->default_text : "", usual, sizeof usual);
-        if (strcmp(given, usual) == 0) continue;
-        int n = snprintf(c->settings + used, sizeof c->settings - used, "%s%s=%s", used ? ";" : "", key->name, given);
+        char a[512], b[512];
+        canonical(&family->keys[i], given, a, sizeof a);
+        canonical(&family->keys[i], usual, b, sizeof b);
+        if (strcmp(a, b) == 0) continue;
+        int n = snprintf(c->settings + used, sizeof c->settings - used, "%s%s=%s", used ? ";" : "",
+                         family->keys[i].name, a);
         if (n < 0 || (size_t)n >= sizeof c->settings - used)
             return sg_fail(status, SG_BAD_INPUT, "the settings of %s take more than %zu characters: use fewer",
-                           r->policy, sizeof c->settings);
+                           family->name, sizeof c->settings);
         used += (size_t)n;
     }
     return SG_OK;
+}
+
+static sg_code settings_of(const sg_policy_request *r, const sg_family *family, sg_point_config *c, sg_status *status) {
+    sg_options *given = NULL, *usual = NULL;
+    sg_code code = sg_options_make(family, r->settings, r->n_settings, &given, status);
+    if (!code) code = sg_options_make(family, NULL, 0, &usual, status);
+    if (!code) code = write_settings(family, given, usual, c, status);
+    sg_options_free(given);
+    sg_options_free(usual);
+    return code;
 }
 
 /* Threads of this process when none were asked for: its share of the processors. Ranks whose launcher does not say how many
@@ -95,7 +92,7 @@ sg_code sg_measure_config(const sg_policy_request *r, const sg_training *t, cons
     c->image_height = t->image_height;
     c->image_width = t->image_width;
     c->seed = o->seed;
-    return write_settings(r, family, c, status);
+    return settings_of(r, family, c, status);
 }
 
 sg_code sg_measure(const sg_policy_request *request, const sg_measure_options *options, sg_point *point,
