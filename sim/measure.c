@@ -105,7 +105,8 @@ static sg_code open_session(session *s, sg_status *status) {
                                   .ranks = s->ranks,
                                   .comm = s->comm,
                                   .loader = s->loader,
-                                  .environment = s->environment};
+                                  .environment = s->environment,
+                                  .placed_storages = strcmp(t->framework, "native") == 0 && !s->info.caching};
     return sg_walker_open(t, &walk, &s->walker, status);
 }
 

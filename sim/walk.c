@@ -53,6 +53,7 @@ static sg_code open_walker(sg_walker *w, sg_status *status) {
     if (!code) code = sg_walk_prepare(w, status);
     if (!code) code = sg_walk_persist(w, status);
     for (int32_t i = 0; i < w->buckets.n_buckets && !code; i++) code = sg_walk_take_bucket(w, i, status);
+    if (!code && w->options.placed_storages) code = sg_walk_place(w, status);
     return code;
 }
 
@@ -98,6 +99,7 @@ void sg_walker_close(sg_walker *w) {
     if (w->prepared) w->api->plans_free(w->device, w->plans, w->n_ops);
     sg_buckets_clear(&w->buckets, w->api, w->device);
     sg_allocator_close(w->allocator);
+    sg_placement_clear(&w->placement);
     for (size_t i = 0; w->programs && i < w->training->n_programs; i++) free(w->programs[i].code);
     for (size_t i = 0; w->staging && i < w->training->n_inputs; i++) free(w->staging[i]);
     free(w->programs);

@@ -22,6 +22,9 @@ typedef struct sg_walk_options {
     sg_bucket_options buckets; /* zeros: the defaults above */
     struct sg_loader *loader;
     struct sg_environment *environment;
+    bool
+        placed_storages; /* storages have fixed places in one segment (sim/placement.h) instead of the framework's allocator;
+                             reserved bytes are then what is held, and nothing can be kept */
     bool random_weights;  /* tests: constant weights get a random part too, so that no gradient vanishes by symmetry */
     bool fixed_random;    /* tests: every step sees the batch, noise, time and dropout masks of the first */
     double learning_rate; /* > 0: overrides every optimizer op's lr (tests) */

@@ -241,6 +241,8 @@ sg_code sg_walker_write(sg_walker *w, int32_t tensor, const double *values, size
 sg_code sg_walker_keep(sg_walker *w, int32_t tensor, sg_status *status) {
     if (tensor < 0 || (size_t)tensor >= w->training->n_tensors)
         return sg_fail(status, SG_BAD_INPUT, "keeping tensor %d of %zu", tensor, w->training->n_tensors);
+    if (w->options.placed_storages)
+        return sg_fail(status, SG_BAD_INPUT, "keeping tensor %d: storages with fixed places share them", tensor);
     w->live[w->training->tensors[tensor].storage].keep = true;
     return SG_OK;
 }

@@ -8,6 +8,7 @@
 #include "sim/allocator.h"
 #include "sim/buckets.h"
 #include "sim/phases.h"
+#include "sim/placement.h"
 
 typedef enum sg_instruction_kind {
     SG_RUN_OP,
@@ -70,7 +71,9 @@ struct sg_walker {
     uint64_t workspace_bytes;
 
     sg_allocator *allocator;
-    sg_live *live; /* per storage */
+    sg_placement placement; /* of storages that do not persist, where the walk has places for them */
+    sg_block *placed;       /* its segment */
+    sg_live *live;          /* per storage */
     uint64_t allocated_bytes, by_role[SG_ROLE_COUNT];
     sg_memory_peak peak;
     bool state_born;
@@ -108,6 +111,8 @@ void sg_walk_free(sg_walker *w, int32_t storage);
 void sg_walk_abandon(sg_walker *w);
 /* Kept storages whose FREE has passed are given back. */
 void sg_walk_release_kept(sg_walker *w);
+/* The segment of storages with fixed places. */
+sg_code sg_walk_place(sg_walker *w, sg_status *status);
 sg_code sg_walk_take_bucket(sg_walker *w, int32_t bucket, sg_status *status);
 
 /* walk_data.c */

@@ -3,9 +3,9 @@
 
 #include "sim/walk_internal.h"
 
-static void count(sg_walker *w, const sg_block *block, int role) {
-    w->allocated_bytes += sg_block_bytes(block);
-    w->by_role[role] += sg_block_bytes(block);
+static void count(sg_walker *w, uint64_t bytes, int role) {
+    w->allocated_bytes += bytes;
+    w->by_role[role] += bytes;
     if (w->allocated_bytes <= w->peak.allocated_bytes) return;
     w->peak.allocated_bytes = w->allocated_bytes;
     w->peak.program = w->peak.module = -1; /* whoever runs a program fills these in */
@@ -13,10 +13,16 @@ static void count(sg_walker *w, const sg_block *block, int role) {
     memcpy(w->peak.by_role, w->by_role, sizeof w->by_role);
 }
 
+/* As counted: a block may be larger than what was asked for, a place is not. */
+static uint64_t live_bytes(const sg_walker *w, int32_t storage) {
+    const sg_block *block = w->live[storage].block;
+    return block ? sg_block_bytes(block) : w->training->storages[storage].bytes;
+}
+
 static void give(sg_walker *w, int32_t storage) {
     sg_live *live = &w->live[storage];
-    w->allocated_bytes -= sg_block_bytes(live->block);
-    w->by_role[w->training->storages[storage].role] -= sg_block_bytes(live->block);
+    w->allocated_bytes -= live_bytes(w, storage);
+    w->by_role[w->training->storages[storage].role] -= live_bytes(w, storage);
     sg_allocator_give(w->allocator, live->block);
     live->block = NULL;
     live->address = NULL;
@@ -30,10 +36,14 @@ sg_code sg_walk_alloc(sg_walker *w, int32_t storage, sg_status *status) {
         if (!live->released) return sg_fail(status, SG_BAD_INPUT, "storage %d is allocated while it is live", storage);
         give(w, storage);
     }
-    sg_code code = sg_allocator_take(w->allocator, s->bytes, &live->block, status);
-    if (code) return code;
-    live->address = sg_block_address(live->block);
-    count(w, live->block, s->role);
+    if (w->placed && !s->persistent) {
+        live->address = (char *)sg_block_address(w->placed) + w->placement.offset[storage];
+    } else {
+        sg_code code = sg_allocator_take(w->allocator, s->bytes, &live->block, status);
+        if (code) return code;
+        live->address = sg_block_address(live->block);
+    }
+    count(w, live_bytes(w, storage), s->role);
     return SG_OK;
 }
 
@@ -65,8 +75,14 @@ void sg_walk_abandon(sg_walker *w) {
 sg_code sg_walk_take_bucket(sg_walker *w, int32_t bucket, sg_status *status) {
     sg_code code =
         sg_allocator_take(w->allocator, sg_bucket_bytes(&w->buckets.bucket[bucket]), &w->bucket_block[bucket], status);
-    if (!code) count(w, w->bucket_block[bucket], SG_ROLE_GRADIENT);
+    if (!code) count(w, sg_block_bytes(w->bucket_block[bucket]), SG_ROLE_GRADIENT);
     return code;
+}
+
+sg_code sg_walk_place(sg_walker *w, sg_status *status) {
+    sg_code code = sg_placement_make(w->training, &w->placement, status);
+    if (code || !w->placement.bytes) return code;
+    return sg_allocator_take(w->allocator, w->placement.bytes, &w->placed, status);
 }
 
 void sg_walker_peak(const sg_walker *w, sg_memory_peak *peak) {
