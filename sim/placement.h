@@ -8,8 +8,9 @@
 #include "models/training.h"
 
 typedef struct sg_placement {
-    uint64_t bytes;   /* of the segment; 0: none */
-    uint64_t *offset; /* per storage; UINT64_MAX: it has no place (it persists, or no program allocates it) */
+    uint64_t bytes; /* of the segment; 0: none */
+    uint64_t *
+        offset; /* per storage; UINT64_MAX: it has no place (it persists, or no program of the schedule allocates it) */
 } sg_placement;
 
 /* Valid as long as programs run in the order of the schedule. Largest storages first, each at the lowest offset that is free

@@ -37,6 +37,9 @@ sg_code sg_walk_alloc(sg_walker *w, int32_t storage, sg_status *status) {
         give(w, storage);
     }
     if (w->placed && !s->persistent) {
+        if (w->placement.offset[storage] == UINT64_MAX)
+            return sg_fail(status, SG_BAD_INPUT, "storage %d has no place: no program of the schedule allocates it",
+                           storage);
         live->address = (char *)sg_block_address(w->placed) + w->placement.offset[storage];
     } else {
         sg_code code = sg_allocator_take(w->allocator, s->bytes, &live->block, status);
