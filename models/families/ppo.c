@@ -33,17 +33,17 @@ static const task *find_task(const char *name) {
 sg_code sg_ppo_batch(const sg_options *options, int64_t *batch, sg_status *status) {
     int64_t envs = sg_option_int(options, "envs"), steps = sg_option_int(options, "steps_per_env");
     int64_t mini_batches = sg_option_int(options, "mini_batches");
-    *batch = envs * steps / mini_batches;
-    if (envs * steps > INT32_MAX) {
+    int64_t collected = envs * steps;
+    *batch = collected / mini_batches;
+    if (collected > INT32_MAX) {
         return sg_fail(status, SG_BAD_INPUT,
                        "envs %lld x steps_per_env %lld are %lld steps per iteration, more than %d: use fewer",
-                       (long long)envs, (long long)steps, (long long)(envs * steps), INT32_MAX);
+                       (long long)envs, (long long)steps, (long long)collected, INT32_MAX);
     }
     if (*batch >= 1) return SG_OK;
     return sg_fail(status, SG_BAD_INPUT,
-                   "mini_batches %lld (%s) exceeds the %lld steps collected (envs %lld x "
-                   "steps_per_env %lld): use fewer",
-                   (long long)mini_batches, sg_option_origin(options, "mini_batches"), (long long)(envs * steps),
+                   "mini_batches %lld (%s) exceeds the %lld steps collected (envs %lld x steps_per_env %lld): use fewer",
+                   (long long)mini_batches, sg_option_origin(options, "mini_batches"), (long long)collected,
                    (long long)envs, (long long)steps);
 }
 

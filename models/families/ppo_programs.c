@@ -105,7 +105,7 @@ void sg_ppo_returns(sg_graph *g, const sg_ppo *m) {
 
 /* The permuted rows of a mini-batch: [batch, .] of each gathered field. */
 static void gather(sg_graph *g, const sg_ppo *m, sg_tid batch[SG_PPO_GATHERED]) {
-    sg_tid flat[SG_PPO_GATHERED];
+    sg_tid flat[SG_PPO_GATHERED] = {0};
     for (int i = 0; i < SG_PPO_GATHERED && !sg_graph_failed(g); i++) {
         int64_t width = sg_desc_of(g, m->storage[i])->size[2];
         flat[i] = sg_view(g, m->storage[i], 2, (int64_t[]){m->steps * m->envs, width});

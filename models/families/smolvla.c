@@ -109,9 +109,10 @@ static void check(sg_graph *g, const sg_smolvla *m, const sg_options *o) {
         sg_graph_fail(g, SG_BAD_INPUT,
                       "state_dim %lld and action_dim %lld must not exceed max_state_dim %lld and max_action_dim %lld",
                       (long long)m->state, (long long)m->action, (long long)m->max_state, (long long)m->max_action);
-    if (sg_smolvla_prefix(m) + m->chunk > SG_LIMIT_TOKENS)
+    int64_t tokens = sg_smolvla_prefix(m) + m->chunk;
+    if (tokens > SG_LIMIT_TOKENS)
         sg_graph_fail(g, SG_BAD_INPUT, "cameras, language and chunk_size make %lld tokens, more than %d",
-                      (long long)(sg_smolvla_prefix(m) + m->chunk), SG_LIMIT_TOKENS);
+                      (long long)tokens, SG_LIMIT_TOKENS);
 }
 
 /* ---- parameters ---- */
