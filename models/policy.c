@@ -12,13 +12,14 @@ typedef struct family_builder {
     sg_code (*batch)(const sg_options *options, int64_t *batch, sg_status *status); /* NULL: the request's batch */
     const char *batch_hint; /* what to use where a batch cannot be asked for */
     bool own_bf16;          /* bf16 means the policy's own bf16 weights, not autocast over fp32 weights */
-    bool tf32;              /* trained by LeRobot, which lets GPUs form fp32 products in TF32 (allow_tf32 = True) */
+    bool tf32; /* its trainer (LeRobot, Isaac Lab, mjlab) lets GPUs form fp32 products in TF32 (allow_tf32 = True) */
 } family_builder;
 
 static const family_builder builders[SG_FAMILY_COUNT] = {
     [SG_FAMILY_ACT] = {.build = sg_act_build, .tf32 = true},
     [SG_FAMILY_SMOLVLA] = {.build = sg_smolvla_build, .own_bf16 = true, .tf32 = true},
     [SG_FAMILY_PPO] = {.build = sg_ppo_build,
+                       .tf32 = true,
                        .batch = sg_ppo_batch,
                        .batch_hint = "a mini-batch has envs x steps_per_env / mini_batches samples: use --envs, "
                                      "--steps-per-env and --mini-batches"},
@@ -142,7 +143,7 @@ static sg_code resolve_precision(const sg_policy_request *request, size_t index,
     if (strcmp(asked, "fp32") == 0) {
         profile->compute_f32 = SG_COMPUTE_F32;
     } else if (strcmp(asked, "tf32") == 0) {
-        profile->compute_f32 = SG_COMPUTE_TF32;
+        if (request->device_class == SG_DEVICE_CLASS_CUDA) profile->compute_f32 = SG_COMPUTE_TF32; /* a CPU has none */
     } else if (!own_bf16 && (strcmp(asked, "bf16") == 0 || strcmp(asked, "fp16") == 0)) {
         profile->autocast = true;
         profile->autocast_dtype = strcmp(asked, "bf16") == 0 ? SG_BF16 : SG_F16;

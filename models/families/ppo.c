@@ -41,10 +41,11 @@ sg_code sg_ppo_batch(const sg_options *options, int64_t *batch, sg_status *statu
                        (long long)envs, (long long)steps, (long long)collected, INT32_MAX);
     }
     if (*batch >= 1) return SG_OK;
-    return sg_fail(status, SG_BAD_INPUT,
-                   "mini_batches %lld (%s) exceeds the %lld steps collected (envs %lld x steps_per_env %lld): use fewer",
-                   (long long)mini_batches, sg_option_origin(options, "mini_batches"), (long long)collected,
-                   (long long)envs, (long long)steps);
+    return sg_fail(
+        status, SG_BAD_INPUT,
+        "mini_batches %lld (%s) exceeds the %lld steps collected (envs %lld x steps_per_env %lld): use fewer",
+        (long long)mini_batches, sg_option_origin(options, "mini_batches"), (long long)collected, (long long)envs,
+        (long long)steps);
 }
 
 /* ---- configuration ---- */

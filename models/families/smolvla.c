@@ -14,7 +14,7 @@ int64_t sg_smolvla_prefix(const sg_smolvla *m) {
 }
 
 bool sg_smolvla_is_joint(const sg_smolvla *m, int64_t index) {
-    return index % m->self_every == 0;
+    return m->self_every > 0 && index % m->self_every == 0;
 }
 
 /* ---- configuration ---- */
@@ -57,7 +57,8 @@ static void configure(sg_smolvla *m, const sg_family_build *build) {
     m->max_action = sg_option_int(o, "max_action_dim");
     m->language = sg_option_int(o, "language_tokens");
     m->layers = sg_option_int(o, "num_vlm_layers");
-    m->self_every = sg_option_int(o, "self_attn_every_n_layers");
+    bool all_joint = sg_option_text(o, "attention_mode")[0] == 's';
+    m->self_every = all_joint ? 1 : sg_option_int(o, "self_attn_every_n_layers");
     m->vocabulary = sg_option_int(o, "vocab_size");
     m->scale = sg_option_int(o, "scale_factor");
     m->min_period = sg_option_real(o, "min_period");
@@ -109,7 +110,10 @@ static void check(sg_graph *g, const sg_smolvla *m, const sg_options *o) {
         sg_graph_fail(g, SG_BAD_INPUT,
                       "state_dim %lld and action_dim %lld must not exceed max_state_dim %lld and max_action_dim %lld",
                       (long long)m->state, (long long)m->action, (long long)m->max_state, (long long)m->max_action);
-    int64_t tokens = sg_smolvla_prefix(m) + m->chunk;
+    int64_t tokens = sg_smolvla_prefix(m) + m->chunk, most = sg_option_int(o, "tokenizer_max_length");
+    if (m->language > most)
+        sg_graph_fail(g, SG_BAD_INPUT, "language_tokens %lld (%s) exceeds tokenizer_max_length %lld",
+                      (long long)m->language, sg_option_origin(o, "language_tokens"), (long long)most);
     if (tokens > SG_LIMIT_TOKENS)
         sg_graph_fail(g, SG_BAD_INPUT, "cameras, language and chunk_size make %lld tokens, more than %d",
                       (long long)tokens, SG_LIMIT_TOKENS);

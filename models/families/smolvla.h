@@ -14,7 +14,7 @@
 
 typedef struct sg_smolvla {
     int64_t batch, cameras, height, width, state, action, chunk, max_state, max_action, language;
-    int64_t layers, self_every, vocabulary, scale;
+    int64_t layers, self_every, vocabulary, scale; /* self_every: each n-th layer is joint; 0 or less: none */
     double min_period, max_period;
     bool train_state, freeze_vision, freeze_language;
     sg_dtype dtype; /* of vision, language and expert weights; the five small projections are fp32 */

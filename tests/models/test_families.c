@@ -68,7 +68,9 @@ static const char *const MORE_SMOLVLA[] = {TINY_VISION, TINY_PATCHES, NULL};
 static const char *const MODES[][5] = {{NULL},
                                        {"train_expert_only", "false", NULL},
                                        {"train_expert_only", "false", "freeze_vision_encoder", "false", NULL},
-                                       {"train_state_proj", "false", NULL}};
+                                       {"train_state_proj", "false", NULL},
+                                       {"attention_mode", "self_attn", NULL},
+                                       {"self_attn_every_n_layers", "0", NULL}};
 enum { N_MODES = sizeof MODES / sizeof *MODES };
 
 typedef struct request {
@@ -258,6 +260,34 @@ static const sg_parameter *parameter(const sg_training *t, const char *name) {
     return NULL;
 }
 
+static sg_compute compute_of(const char *policy, const char *precision, sg_device_class device_class) {
+    sg_training *t = NULL;
+    sg_status status = {0};
+    sg_policy_request asked = {.policy = policy, .precision = precision, .device_class = device_class};
+    if (sg_policy_build(&asked, &t, &status) != SG_OK) fail_msg("%s", status.text);
+    sg_compute compute = SG_COMPUTE_COUNT;
+    for (size_t i = 0; i < t->n_ops && compute == SG_COMPUTE_COUNT; i++)
+        if (t->ops[i].kind == SG_OP_MATMUL) compute = (sg_compute)t->ops[i].attrs.compute;
+    sg_training_free(t);
+    return compute;
+}
+
+/* LeRobot and rsl_rl's runners let a GPU use TF32; PyTorch by itself does not; a CPU has none. */
+static void test_products_of_fp32(void **state) {
+    (void)state;
+    static const char *const allowing[] = {"act", "ppo"};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(compute_of(allowing[i], NULL, SG_DEVICE_CLASS_CUDA), SG_COMPUTE_TF32);
+        assert_int_equal(compute_of(allowing[i], "fp32", SG_DEVICE_CLASS_CUDA), SG_COMPUTE_F32);
+        assert_int_equal(compute_of(allowing[i], NULL, SG_DEVICE_CLASS_CPU), SG_COMPUTE_F32);
+    }
+    assert_int_equal(compute_of("mlp", NULL, SG_DEVICE_CLASS_CUDA), SG_COMPUTE_F32);
+    assert_int_equal(compute_of("mlp", "tf32", SG_DEVICE_CLASS_CUDA), SG_COMPUTE_TF32);
+    assert_int_equal(compute_of("mlp", "tf32", SG_DEVICE_CLASS_CPU), SG_COMPUTE_F32);
+    assert_int_equal(compute_of("mlp", "bf16", SG_DEVICE_CLASS_CUDA), SG_COMPUTE_BF16);
+    assert_int_equal(compute_of("mlp", "fp16", SG_DEVICE_CLASS_CUDA), SG_COMPUTE_F16);
+}
+
 /* Names as in LeRobot's checkpoints, and what is frozen by name. */
 static void test_names_and_freezing(void **state) {
     (void)state;
@@ -352,6 +382,7 @@ static void test_impossible_requests(void **state) {
     refuses_setting("smolvla", "resize_imgs_with_padding", "500,500", "multiple of vision_patch_size x scale_factor");
     refuses_setting("smolvla", "text_num_key_value_heads", "4", "multiple of text_num_key_value_heads 4");
     refuses_setting("smolvla", "num_expert_layers", "8", "must be 0 or num_vlm_layers 16");
+    refuses_setting("smolvla", "language_tokens", "49", "exceeds tokenizer_max_length 48");
     refuses_setting("smolvla", "state_dim", "40", "must not exceed max_state_dim 32");
     const sg_setting few[] = {{"envs", "2", "--envs"}, {"mini_batches", "64", "--mini-batches"}};
     refuses(&(sg_policy_request){.policy = "ppo", .settings = few, .n_settings = 2},
@@ -379,11 +410,11 @@ static void test_absurd_sizes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lowerings_agree),        cmocka_unit_test(test_everything_builds),
-        cmocka_unit_test(test_schedule_of_a_step),     cmocka_unit_test(test_schedule_of_accumulation),
-        cmocka_unit_test(test_schedule_of_ppo),        cmocka_unit_test(test_names_and_freezing),
-        cmocka_unit_test(test_modules_own_their_work), cmocka_unit_test(test_impossible_requests),
-        cmocka_unit_test(test_absurd_sizes),
+        cmocka_unit_test(test_lowerings_agree),     cmocka_unit_test(test_everything_builds),
+        cmocka_unit_test(test_schedule_of_a_step),  cmocka_unit_test(test_schedule_of_accumulation),
+        cmocka_unit_test(test_schedule_of_ppo),     cmocka_unit_test(test_products_of_fp32),
+        cmocka_unit_test(test_names_and_freezing),  cmocka_unit_test(test_modules_own_their_work),
+        cmocka_unit_test(test_impossible_requests), cmocka_unit_test(test_absurd_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
