@@ -87,7 +87,10 @@ static void device_give(sg_allocator *a, void *address, uint64_t bytes) {
 
 static sg_code segment_new(sg_allocator *a, uint64_t bytes, bool large, sg_block **block, sg_status *status) {
     sg_block *b = record_new(a);
-    if (!b) return sg_fail_memory(status, sizeof(slab), "the allocator's records");
+    if (!b) {
+        (void)sg_fail_memory(status, sizeof(slab), "the allocator's records");
+        return SG_MACHINE;
+    }
     sg_code code = device_take(a, bytes, &b->address, status);
     if (code) {
         record_free(a, b);

@@ -42,8 +42,8 @@ static sg_code make_codec(sg_batch_maker *m, size_t input, sg_status *status) {
 sg_code sg_batch_maker_open(const sg_training *training, uint64_t seed, int rank, int ranks, sg_batch_maker *maker,
                             sg_status *status) {
     *maker = (sg_batch_maker){.training = training, .seed = seed, .rank = rank, .ranks = ranks};
-    maker->codec = calloc(training->n_inputs + 1, sizeof *maker->codec);
-    if (!maker->codec) return sg_fail_memory(status, training->n_inputs * sizeof *maker->codec, "a loader");
+    maker->codec = calloc(training->n_inputs + 1, sizeof(sg_frame_codec *));
+    if (!maker->codec) return sg_fail_memory(status, training->n_inputs * sizeof(sg_frame_codec *), "a loader");
     for (size_t i = 0; i < training->n_inputs; i++) {
         if (!holds_frames(training, i)) continue;
         sg_code code = make_codec(maker, i, status);
@@ -65,10 +65,11 @@ void sg_batch_maker_close(sg_batch_maker *m) {
 
 sg_code sg_batch_hand_open(const sg_batch_maker *m, sg_batch_hand *hand, sg_status *status) {
     size_t n = m->training->n_inputs;
-    *hand = (sg_batch_hand){.decoder = calloc(n + 1, sizeof *hand->decoder),
+    *hand = (sg_batch_hand){.decoder = calloc(n + 1, sizeof(sg_frame_decoder *)),
                             .frame_s = calloc(SG_BATCH_FRAMES_KEPT, sizeof *hand->frame_s)};
     sg_code code = SG_OK;
-    if (!hand->decoder || !hand->frame_s) code = sg_fail_memory(status, n * sizeof *hand->decoder, "a loader's worker");
+    if (!hand->decoder || !hand->frame_s)
+        code = sg_fail_memory(status, n * sizeof(sg_frame_decoder *), "a loader's worker");
     for (size_t i = 0; i < n && !code; i++) {
         if (!m->codec[i]) continue;
         size_t owner = owner_of(m, i);

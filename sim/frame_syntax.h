@@ -29,7 +29,9 @@ static inline void sg_models_start(sg_models *m) {
 }
 
 static inline void sg_bits_start(sg_bits *b, uint8_t *at, uint8_t *end, bool decoding) {
-    *b = (sg_bits){.high = UINT32_MAX, .at = at, .end = end};
+    *b = (sg_bits){.high = UINT32_MAX};
+    b->at = at;
+    b->end = end;
     for (int i = 0; i < 4 && decoding; i++) b->value = b->value << 8 | (b->at < b->end ? *b->at++ : 0u);
 }
 

@@ -17,10 +17,10 @@ typedef struct sg_loader_options {
     int prefetch;                /* batches per worker; 0 = 4 (LeRobot's prefetch_factor) */
     uint64_t seed;
     int rank, ranks;
+    bool fixed;      /* tests: every step gets the batch of the first */
     bool simulated;  /* nothing runs; a batch costs frames x frame_s + sample_s x batch of one worker */
     double frame_s;  /* simulated: seconds per frame of one worker */
     double sample_s; /* simulated: seconds per sample beside its frames */
-    bool fixed;      /* tests: every step gets the batch of the first */
 } sg_loader_options;
 
 sg_code sg_loader_open(const sg_loader_options *options, sg_loader **loader, sg_status *status);

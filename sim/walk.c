@@ -36,8 +36,8 @@ static sg_code check_options(const sg_walk_options *o, sg_status *status) {
 static sg_code make_buckets(sg_walker *w, sg_status *status) {
     sg_code code = sg_buckets_make(w->training, w->options.buckets, &w->buckets, status);
     if (code) return code;
-    w->bucket_block = calloc((size_t)w->buckets.n_buckets + 1, sizeof *w->bucket_block);
-    if (!w->bucket_block) return sg_fail_memory(status, sizeof *w->bucket_block, "the gradient buckets");
+    w->bucket_block = calloc((size_t)w->buckets.n_buckets + 1, sizeof(sg_block *));
+    if (!w->bucket_block) return sg_fail_memory(status, sizeof(sg_block *), "the gradient buckets");
     return sg_buckets_events(&w->buckets, w->api, w->device, status);
 }
 

@@ -136,10 +136,8 @@ static sg_code compile_entry(sg_walker *w, size_t program, size_t entry, sg_inst
     const sg_entry *e = &w->training->programs[program].entries[entry];
     if (e->kind > SG_ENTRY_MARK || !index_in_range(w->training, e))
         return sg_fail(status, SG_BAD_INPUT, "kind %d with index %d", e->kind, e->index);
-    *in = (sg_instruction){.kind = kind_of[e->kind],
-                           .index = e->index,
-                           .entry = (int32_t)entry,
-                           .visit = visit_of(program, entry, e)};
+    *in = (sg_instruction){
+        .kind = kind_of[e->kind], .index = e->index, .entry = (int32_t)entry, .visit = visit_of(program, entry, e)};
     if ((e->kind == SG_ENTRY_ALLOC || e->kind == SG_ENTRY_FREE) && w->training->storages[e->index].persistent)
         return sg_fail(status, SG_BAD_INPUT, "storage %d persists, so it has no lifetime", e->index);
     if (e->kind == SG_ENTRY_COPY) w->travels[e->index] = true;
@@ -154,11 +152,14 @@ static sg_code compile_program(sg_walker *w, size_t program, sg_status *status) 
     const sg_program *p = &w->training->programs[program];
     sg_compiled *c = &w->programs[program];
     c->code = calloc(p->n_entries + 2, sizeof *c->code);
-    if (!c->code) return sg_fail_memory(status, (p->n_entries + 2) * sizeof *c->code, "a compiled program");
+    if (!c->code) {
+        (void)sg_fail_memory(status, (p->n_entries + 2) * sizeof *c->code, "a compiled program");
+        return SG_MACHINE;
+    }
     bool state = false;
     uint64_t drawn = 0;
     for (size_t i = 0; i < p->n_entries; i++) {
-        sg_instruction in;
+        sg_instruction in = {0};
         sg_code code = compile_entry(w, program, i, &in, status);
         if (code) return sg_fail_in(status, "program %s, entry %zu", p->name, i);
         if (draws(w->training, &p->entries[i])) in.salt = (uint64_t)program << 48 | drawn++ << 20;
@@ -217,7 +218,7 @@ sg_code sg_walk_prepare(sg_walker *w, sg_status *status) {
     const sg_training *t = w->training;
     w->n_ops = t->n_ops + (size_t)w->buckets.n_ops;
     w->ops = calloc(w->n_ops + 1, sizeof *w->ops);
-    w->plans = calloc(w->n_ops + 1, sizeof *w->plans);
+    w->plans = calloc(w->n_ops + 1, sizeof(sg_plan *));
     if (!w->ops || !w->plans) return sg_fail_memory(status, w->n_ops * sizeof *w->ops, "the ops to prepare");
     if (t->n_ops) memcpy(w->ops, t->ops, t->n_ops * sizeof *w->ops);
     if (w->buckets.n_ops) memcpy(w->ops + t->n_ops, w->buckets.ops, (size_t)w->buckets.n_ops * sizeof *w->ops);

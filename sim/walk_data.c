@@ -175,6 +175,7 @@ static sg_code host_image(sg_walker *w, int32_t tensor, size_t count, void **ima
                           sg_status *status) {
     const sg_training *t = w->training;
     *image = NULL;
+    *bytes = 0;
     if (tensor < 0 || (size_t)tensor >= t->n_tensors)
         return sg_fail(status, SG_BAD_INPUT, "tensor %d of %zu", tensor, t->n_tensors);
     const sg_tensor *x = &t->tensors[tensor];
@@ -188,7 +189,10 @@ static sg_code host_image(sg_walker *w, int32_t tensor, size_t count, void **ima
                        (long long)sg_desc_count(&x->desc), count);
     *bytes = sg_desc_span_bytes(&x->desc);
     *image = calloc(1, *bytes ? *bytes : 1);
-    if (!*image) return sg_fail_memory(status, *bytes, "values of a tensor");
+    if (!*image) {
+        (void)sg_fail_memory(status, *bytes, "values of a tensor");
+        return SG_MACHINE;
+    }
     sg_code code = w->api->copy(w->device, *image, w->live[x->storage].address + x->offset_bytes, *bytes,
                                 SG_COPY_TO_HOST, SG_STREAM_COMPUTE, status);
     if (!code) code = w->api->stream_wait(w->device, SG_STREAM_COMPUTE, status);
@@ -215,7 +219,7 @@ sg_code sg_walker_read(sg_walker *w, int32_t tensor, double *out, size_t count, 
     void *image;
     uint64_t bytes;
     sg_code code = host_image(w, tensor, count, &image, &bytes, status);
-    if (code) return sg_fail_in(status, "reading");
+    if (code || !image) return sg_fail_in(status, "reading");
     const sg_desc *d = &w->training->tensors[tensor].desc;
     for (size_t i = 0; i < count; i++) out[i] = sg_element_get(image, (sg_dtype)d->dtype, offset_of(d, (int64_t)i));
     free(image);
@@ -228,7 +232,7 @@ sg_code sg_walker_write(sg_walker *w, int32_t tensor, const double *values, size
     void *image;
     uint64_t bytes;
     sg_code code = host_image(w, tensor, count, &image, &bytes, status);
-    if (code) return sg_fail_in(status, "writing");
+    if (code || !image) return sg_fail_in(status, "writing");
     const sg_tensor *x = &w->training->tensors[tensor];
     for (size_t i = 0; i < count; i++)
         sg_element_set(image, (sg_dtype)x->desc.dtype, offset_of(&x->desc, (int64_t)i), values[i]);

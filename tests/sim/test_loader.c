@@ -184,7 +184,7 @@ static void workers_do_not_matter(void **unused) {
         sg_loader_close(l);
     }
     int different = 0;
-    for (int b = 1; b < BATCHES; b++) different += memcmp(states[b], states[0], sizeof states[0]) != 0;
+    for (int b = 1; b < BATCHES; b++) different += states[b][0] != states[0][0];
     assert_int_equal(different, BATCHES - 1);
     free(s);
 }

@@ -91,7 +91,7 @@ static double *weights_after(const sg_training *t, bool placed, size_t *n, uint6
         if (sg_walker_iteration(w, NULL, &status)) fail_msg("%s", status.text);
     *n = 0;
     for (size_t i = 0; i < t->n_parameters; i++) *n += (size_t)sg_desc_count(&t->tensors[t->parameters[i].tensor].desc);
-    double *all = calloc(*n, sizeof *all);
+    double *all = calloc(*n + 1, sizeof *all);
     assert_non_null(all);
     size_t at = 0;
     for (size_t i = 0; i < t->n_parameters; i++) {

@@ -10,9 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/module.h"
 #include "kernels/virtual/machine.h"
 #include "sim/walk.h"
 #include "tests/reference/reference.h"
+#include "tests/support/small_policies.h"
 #include "tests/support/tiny_training.h"
 #include "tests/support/watch_device.h"
 
@@ -365,19 +367,17 @@ static void exposed_sync_is_measured(void **unused) {
 }
 
 /* Each call of the device fails once; the walker reports it, gives everything back, and goes on when asked again. */
-static void every_failure_is_survived(void **unused) {
-    (void)unused;
-    sg_tiny *t = tiny(false, true);
-    sg_device *d = reference_device(SG_REFERENCE_CPU);
+static void fail_each_call(const sg_training *t, int kind, bool placed) {
+    sg_device *d = reference_device(kind);
     for (int call = 0; call < SG_WATCH_ALL_REDUCE; call++) {
         bool reached = true;
         for (int64_t k = 1; reached; k++) {
             sg_watch watch = {.fail_call = (sg_watch_call)call, .fail_at = k, .fail_code = SG_MACHINE};
             sg_device *watched = sg_watch_open(&watch, sg_reference_device(), d);
-            sg_walk_options o = {.api = sg_watch_api(), .device = watched};
+            sg_walk_options o = {.api = sg_watch_api(), .device = watched, .placed_storages = placed};
             sg_walker *w = NULL;
             sg_status status = {0};
-            sg_code code = sg_walker_open(&t->training, &o, &w, &status);
+            sg_code code = sg_walker_open(t, &o, &w, &status);
             if (!code) {
                 for (int i = 0; i < 2 && !code; i++) code = sg_walker_iteration(w, NULL, &status);
                 if (code) {
@@ -402,7 +402,44 @@ static void every_failure_is_survived(void **unused) {
         }
     }
     sg_reference_device()->close(d);
+}
+
+static void every_failure_is_survived(void **unused) {
+    (void)unused;
+    sg_tiny *t = tiny(false, true);
+    for (int kind = 0; kind < 2; kind++)
+        for (int placed = 0; placed < 2; placed++) fail_each_call(&t->training, kind, placed);
     sg_tiny_free(t);
+    sg_training *mlp = sg_small_build(SG_SMALL_MLP, &SG_SMALL_SETTING[0], &(sg_small_options){.accumulation = 2});
+    fail_each_call(mlp, SG_REFERENCE_CPU, false);
+    sg_training_free(mlp);
+}
+
+/* The walk of a policy of many small ops costs little of what the ops themselves cost on a CPU. */
+static void walking_costs_little(void **unused) {
+    (void)unused;
+    const sg_device_api *api;
+    sg_status status = {0};
+    if (sg_module_device("cpu", &api, &status)) fail_msg("%s", status.text);
+    const sg_setting settings[] = {{"envs", "64", "test"}};
+    const sg_policy_request request = {
+        .policy = "ppo", .device_class = SG_DEVICE_CLASS_CPU, .settings = settings, .n_settings = 1};
+    sg_training *t;
+    sg_device *d;
+    sg_walker *w;
+    if (sg_policy_build(&request, &t, &status)) fail_msg("%s", status.text);
+    assert_int_equal(api->open(&(sg_device_options){.threads = 1}, &d, NULL), SG_OK);
+    if (sg_walker_open(t, &(sg_walk_options){.api = api, .device = d}, &w, &status)) fail_msg("%s", status.text);
+    assert_int_equal(sg_walker_iteration(w, NULL, NULL), SG_OK);
+    double own_s = sg_walker_own_s(w);
+    sg_step_times times;
+    assert_int_equal(sg_walker_iteration(w, &times, NULL), SG_OK);
+    own_s = sg_walker_own_s(w) - own_s;
+    assert_true(own_s > 0);
+    assert_true(own_s < 0.02 * times.iteration_s);
+    sg_walker_close(w);
+    api->close(d);
+    sg_training_free(t);
 }
 
 static void out_of_memory_is_an_answer(void **unused) {
@@ -485,6 +522,7 @@ int main(void) {
         cmocka_unit_test(profile_is_by_class),
         cmocka_unit_test(exposed_sync_is_measured),
         cmocka_unit_test(every_failure_is_survived),
+        cmocka_unit_test(walking_costs_little),
         cmocka_unit_test(out_of_memory_is_an_answer),
         cmocka_unit_test(unsound_trainings_are_refused),
     };
