@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from peers import act, ppo, smolvla  # noqa: E402
-from peers.op_class import kind_of  # noqa: E402
+from peers.op_class import is_composite, kind_of  # noqa: E402
 
 
 def describe(value):
@@ -38,7 +38,7 @@ class Trace(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if func._can_decompose():  # without autograd composite calls arrive whole
+        if is_composite(func):
             with self:
                 out = func.decompose(*args, **kwargs)
             if out is not NotImplemented:

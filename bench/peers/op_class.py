@@ -45,6 +45,13 @@ def kind_of(func):
     return "op"
 
 
+def is_composite(func):
+    """Whether a call that arrives whole (as it does without autograd) runs as other calls: it has no kernel of its own."""
+    name = func.name()
+    own = any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in ("CPU", "CompositeExplicitAutograd"))
+    return not own and func._can_decompose()
+
+
 def class_of(func):
     """The class of an 'op'."""
     name = base_name(func)
@@ -82,7 +89,7 @@ class ClassTimer(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if func._can_decompose():  # without autograd composite calls arrive whole
+        if is_composite(func):
             with self:
                 out = func.decompose(*args, **kwargs)
             if out is not NotImplemented:
