@@ -192,6 +192,22 @@ static void describe(sg_graph *g, const sg_act *m) {
     t->frames_per_sample = m->cameras > 0;
 }
 
+static void emit(sg_graph *g, sg_act *m, const sg_family_build *build) {
+    describe(g, m);
+    inputs(g, m);
+    image_tensors(g, m);
+    sg_module_begin(g, "model");
+    parameters(g, m, build->options);
+    sg_module_end(g);
+    if (sg_graph_failed(g)) return;
+    sg_supervised supervised = {.policy = m,
+                                .preprocess = preprocess,
+                                .forward = sg_act_forward,
+                                .optimizer = sg_supervised_adamw(build->options, 0.999)};
+    supervised.optimizer.group_prefix[0] = "model.backbone"; /* with a learning rate of its own */
+    sg_supervised_build(g, &supervised, build->accumulation);
+}
+
 void sg_act_build(sg_graph *g, const sg_family_build *build) {
     sg_act *m = calloc(1, sizeof *m);
     if (!m) {
@@ -200,28 +216,7 @@ void sg_act_build(sg_graph *g, const sg_family_build *build) {
     }
     configure(m, build);
     check(g, m);
-    if (!sg_graph_failed(g)) {
-        describe(g, m);
-        inputs(g, m);
-        image_tensors(g, m);
-        sg_module_begin(g, "model");
-        parameters(g, m, build->options);
-        sg_module_end(g);
-        const sg_options *o = build->options;
-        sg_supervised supervised = {.policy = m,
-                                    .preprocess = preprocess,
-                                    .forward = sg_act_forward,
-                                    .reads_loss_and_norm = true,
-                                    .optimizer = {.decoupled_weight_decay = true,
-                                                  .lr = sg_option_real(o, "optimizer_lr"),
-                                                  .beta1 = 0.9,
-                                                  .beta2 = 0.999,
-                                                  .eps = 1e-8,
-                                                  .weight_decay = sg_option_real(o, "optimizer_weight_decay"),
-                                                  .clip_norm = sg_option_real(o, "grad_clip_norm"),
-                                                  .group_prefix = {"model.backbone"}}};
-        sg_supervised_build(g, &supervised, build->accumulation);
-    }
+    if (!sg_graph_failed(g)) emit(g, m, build);
     free(m->vae);
     free(m->encoder);
     free(m->decoder);

@@ -34,18 +34,10 @@ sg_tid sg_regression_loss(sg_graph *g, const sg_regression *r, sg_tid y) {
 
 void sg_regression_build(sg_graph *g, const sg_family_build *build, void *policy,
                          void (*preprocess)(sg_graph *g, void *policy), sg_tid (*forward)(sg_graph *g, void *policy)) {
-    const sg_options *o = build->options;
     if (sg_graph_failed(g)) return;
     sg_supervised supervised = {.policy = policy,
                                 .preprocess = preprocess,
                                 .forward = forward,
-                                .reads_loss_and_norm = true,
-                                .optimizer = {.decoupled_weight_decay = true,
-                                              .lr = sg_option_real(o, "optimizer_lr"),
-                                              .beta1 = 0.9,
-                                              .beta2 = 0.999,
-                                              .eps = 1e-8,
-                                              .weight_decay = sg_option_real(o, "optimizer_weight_decay"),
-                                              .clip_norm = sg_option_real(o, "grad_clip_norm")}};
+                                .optimizer = sg_supervised_adamw(build->options, 0.999)};
     sg_supervised_build(g, &supervised, build->accumulation);
 }

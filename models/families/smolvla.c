@@ -226,7 +226,6 @@ static void preprocess(sg_graph *g, void *policy) {
 /* ---- the training ---- */
 
 static void emit(sg_graph *g, sg_smolvla *m, const sg_family_build *build) {
-    const sg_options *o = build->options;
     sg_training *t = sg_graph_training(g);
     t->cameras = m->cameras;
     t->image_height = m->cameras ? m->height : 0;
@@ -238,14 +237,7 @@ static void emit(sg_graph *g, sg_smolvla *m, const sg_family_build *build) {
     sg_supervised supervised = {.policy = m,
                                 .preprocess = preprocess,
                                 .forward = sg_smolvla_forward,
-                                .reads_loss_and_norm = true,
-                                .optimizer = {.decoupled_weight_decay = true,
-                                              .lr = sg_option_real(o, "optimizer_lr"),
-                                              .beta1 = 0.9,
-                                              .beta2 = 0.95,
-                                              .eps = 1e-8,
-                                              .weight_decay = sg_option_real(o, "optimizer_weight_decay"),
-                                              .clip_norm = sg_option_real(o, "grad_clip_norm")}};
+                                .optimizer = sg_supervised_adamw(build->options, 0.95)};
     sg_supervised_build(g, &supervised, build->accumulation);
 }
 

@@ -3,6 +3,16 @@
 
 #include "models/layers/into.h"
 
+sg_optimizer_spec sg_supervised_adamw(const sg_options *options, double beta2) {
+    return (sg_optimizer_spec){.decoupled_weight_decay = true,
+                               .lr = sg_option_real(options, "optimizer_lr"),
+                               .beta1 = 0.9,
+                               .beta2 = beta2,
+                               .eps = 1e-8,
+                               .weight_decay = sg_option_real(options, "optimizer_weight_decay"),
+                               .clip_norm = sg_option_real(options, "grad_clip_norm")};
+}
+
 /* One forward and backward, and behind the last micro-step of k the optimizer. */
 static int32_t update_program(sg_graph *g, const sg_supervised *s, const char *name, int64_t k, bool first, bool last) {
     int32_t program = sg_program_begin(g, name);
@@ -13,7 +23,7 @@ static int32_t update_program(sg_graph *g, const sg_supervised *s, const char *n
     sg_tid scaled = k > 1 ? sg_unary(g, SG_FN_DIV_SCALAR, loss, (double)k, 0) : loss;
     sg_backward(g, scaled, first, last);
     if (last) sg_optimizer_step(g, &s->optimizer);
-    if (s->reads_loss_and_norm) sg_wait(g, loss);
+    sg_wait(g, loss);
     sg_program_end(g);
     return program;
 }

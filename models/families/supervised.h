@@ -9,11 +9,14 @@ typedef struct sg_supervised {
     void *policy;                                  /* handed to the functions below */
     void (*preprocess)(sg_graph *g, void *policy); /* from inputs to the batch tensors that forward reads */
     sg_tid (*forward)(sg_graph *g, void *policy);  /* -> scalar loss */
-    bool reads_loss_and_norm;                      /* LeRobot's loss.item() and grad_norm.item() at the end of a step */
     sg_optimizer_spec optimizer;
 } sg_supervised;
 
-/* Emits the programs "preprocess" and "update" (with accumulation k also "micro-step first", "micro-step") and blocks. */
+/* AdamW by the keys optimizer_lr, optimizer_weight_decay and grad_clip_norm; beta1 0.9, eps 1e-8. */
+sg_optimizer_spec sg_supervised_adamw(const sg_options *options, double beta2);
+
+/* Emits the programs "preprocess" and "update" (with accumulation k also "micro-step first" and "micro-step") and blocks.
+ * The loss is read at the end of a micro-step, as LeRobot does for its log. */
 void sg_supervised_build(sg_graph *g, const sg_supervised *supervised, int64_t accumulation);
 
 /* Camera `index`: u8 frames[b, 3, h, w]; channels-last where the profile keeps images so. */
