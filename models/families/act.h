@@ -29,7 +29,8 @@ typedef struct sg_act {
     sg_norm_layer vae_norm, encoder_norm, decoder_norm;
 } sg_act;
 
-/* The training forward: -> scalar loss (L1 over the valid steps of the chunk + kl_weight x KL). `policy` is an sg_act. */
+/* The training forward: -> scalar loss (L1 over the valid steps of the chunk + kl_weight x KL). `policy` is an
+ * sg_act. */
 sg_tid sg_act_forward(sg_graph *g, void *policy);
 int64_t sg_act_map_tokens(const sg_act *m); /* tokens of one camera's feature map */
 

@@ -1,7 +1,8 @@
 /* ppo_programs.c: what PPO computes in an iteration: inference, returns, mini-batch update.
  *
- * Inference writes slot 0 of the storage in every step, and every mini-batch takes the first rows of the permutation: a
- * program is the same each time it runs, and neither the kernels nor their bytes depend on which slot or rows they touch. */
+ * Inference writes slot 0 of the storage in every step, and every mini-batch takes the first rows of the
+ * permutation: a program is the same each time it runs, and neither the kernels nor their bytes depend on which
+ * slot or rows they touch. */
 #include "models/families/ppo.h"
 #include "models/layers/into.h"
 

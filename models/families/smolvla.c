@@ -1,5 +1,5 @@
-/* smolvla.c: SmolVLA as LeRobot trains it: a SigLIP vision tower, the first layers of a small language model, and an action
- * expert beside them, trained by flow matching. Key names and defaults are LeRobot's. */
+/* smolvla.c: SmolVLA as LeRobot trains it: a SigLIP vision tower, the first layers of a small language model, and
+ * an action expert beside them, trained by flow matching. Key names and defaults are LeRobot's. */
 #include "models/families/smolvla.h"
 
 #include <stdlib.h>
@@ -135,7 +135,8 @@ static void text_make(sg_graph *g, sg_smolvla *m) {
     m->embedding = sg_param_normal(g, "weight", 2, (int64_t[]){m->vocabulary, m->text_config.width}, 0.02, style);
     sg_module_end(g);
     for (int64_t i = 0; m->text && i < m->layers; i++) {
-        /* The last layer's own output is not used: LeRobot freezes it, so that no parameter stays without a gradient. */
+        /* The last layer's own output is not used: LeRobot freezes it, so that no parameter stays without a
+         * gradient. */
         style.frozen = m->freeze_language || i == m->layers - 1;
         m->text[i] = sg_decoder_make(g, sg_graph_text(g, "layers.%lld", (long long)i), &m->text_config, style);
     }

@@ -1,5 +1,5 @@
-/* smolvla_forward.c: what SmolVLA computes in a training step. Sizes: b samples, p prefix tokens (cameras, language, state),
- * s = chunk suffix tokens (noisy actions), t = p + s. */
+/* smolvla_forward.c: what SmolVLA computes in a training step. Sizes: b samples, p prefix tokens (cameras,
+ * language, state), s = chunk suffix tokens (noisy actions), t = p + s. */
 #include "models/families/smolvla.h"
 #include "models/layers/grouped.h"
 #include "models/layers/into.h"
@@ -91,7 +91,8 @@ static stream embed_suffix(sg_graph *g, const sg_smolvla *m, sg_tid noisy, sg_ti
 
 /* ---- masks ---- */
 
-/* bool[b, t, t]: a token sees the blocks up to its own: images and language are one, the state and each action its own. */
+/* bool[b, t, t]: a token sees the blocks up to its own: images and language are one, the state and each action its
+ * own. */
 static sg_tid block_mask(sg_graph *g, const sg_smolvla *m, sg_tid valid) {
     int64_t prefix = sg_smolvla_prefix(m);
     sg_tid start[] = {sg_expand(g, m->no_block, 2, (int64_t[]){m->batch, prefix - 1}),

@@ -15,8 +15,8 @@ typedef struct sg_supervised {
 /* AdamW by the keys optimizer_lr, optimizer_weight_decay and grad_clip_norm; beta1 0.9, eps 1e-8. */
 sg_optimizer_spec sg_supervised_adamw(const sg_options *options, double beta2);
 
-/* Emits the programs "preprocess" and "update" (with accumulation k also "micro-step first" and "micro-step") and blocks.
- * The loss is read at the end of a micro-step, as LeRobot does for its log. */
+/* Emits the programs "preprocess" and "update" (with accumulation k also "micro-step first" and "micro-step") and
+ * blocks. The loss is read at the end of a micro-step, as LeRobot does for its log. */
 void sg_supervised_build(sg_graph *g, const sg_supervised *supervised, int64_t accumulation);
 
 /* Camera `index`: u8 frames[b, 3, h, w]; channels-last where the profile keeps images so. */

@@ -1,8 +1,8 @@
 /* attention.h: multi-head attention as torch.nn.MultiheadAttention with dropout on the weights.
  *
- * Eager: tokens come first, x[t, b, width], and the mean of the weights over heads is computed because the module is asked
- * for weights (need_weights=True) though nobody reads them. Native: x[b, t, width], heads are strided views, the scale is
- * inside the product, query and key are one product where they are made from the same tokens. */
+ * Eager: tokens come first, x[t, b, width], and the mean of the weights over heads is computed because the module
+ * is asked for weights (need_weights=True) though nobody reads them. Native: x[b, t, width], heads are strided
+ * views, the scale is inside the product, query and key are one product where they are made from the same tokens. */
 #ifndef SG_MODELS_LAYERS_ATTENTION_H
 #define SG_MODELS_LAYERS_ATTENTION_H
 

@@ -1,4 +1,5 @@
-/* decoder.h: a Llama-style decoder layer without its attention: projections before it, output and gated MLP behind it. */
+/* decoder.h: a Llama-style decoder layer without its attention: projections before it, output and gated MLP behind
+ * it. */
 #ifndef SG_MODELS_LAYERS_DECODER_H
 #define SG_MODELS_LAYERS_DECODER_H
 

@@ -26,8 +26,8 @@ sg_detr_layer sg_detr_layer_make(sg_graph *g, const char *name, const sg_detr_co
 /* x + position where a position is given. Token tensors in the profile's layout (attention.h). */
 sg_tid sg_detr_encoder_apply(sg_graph *g, const sg_detr_layer *layer, const sg_detr_config *config, sg_tid x,
                              sg_tid position, sg_tid padding);
-/* The first token of the same, for a last layer of which nothing else is used: its query alone attends. Batch first only:
- * x[b, t, width] -> [b, 1, width]. */
+/* The first token of the same, for a last layer of which nothing else is used: its query alone attends. Batch first
+ * only: x[b, t, width] -> [b, 1, width]. */
 sg_tid sg_detr_encoder_first(sg_graph *g, const sg_detr_layer *layer, const sg_detr_config *config, sg_tid x,
                              sg_tid position, sg_tid padding);
 /* memory: the encoder's output; memory_position its positions. */

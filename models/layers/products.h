@@ -1,4 +1,5 @@
-/* products.h: matrix products with a scale, an added matrix or a chosen memory order, as our own attention uses them. */
+/* products.h: matrix products with a scale, an added matrix or a chosen memory order, as our own attention uses
+ * them. */
 #ifndef SG_MODELS_LAYERS_PRODUCTS_H
 #define SG_MODELS_LAYERS_PRODUCTS_H
 

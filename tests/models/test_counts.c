@@ -1,12 +1,12 @@
 /* What the policies come to: parameters exactly, FLOPs, bytes kept for the backward, framework calls and views.
  *
- * Two references. `sheet`: the project's sizing sheets of LeRobot's and rsl_rl's policies, measured on PyTorch 1.13.
- * `release`: the same replicas traced on the current release, 2.15 (bench/trace_ops.py, which shows silu_backward in the
- * seven calls it is defined by). For ACT and PPO they agree. SmolVLA keeps less on the current release; the differences are
- * known, and test_sheet_of_smolvla adds them up: 1.13 keeps the result of pow(2) beside its input in every RMS norm, and
- * the sheet's run still held the unused text half of the last layer when it counted. Unfrozen it also counted a copy of the
- * fused attention's output that the current release does not make. With one camera the sheet's 2,652 forward views are out
- * of reach too: 1.13 makes a view of every ':' in an index. */
+ * Two references. `sheet`: the project's sizing sheets of LeRobot's and rsl_rl's policies, measured on PyTorch
+ * 1.13. `release`: the same replicas traced on the current release, 2.15 (bench/trace_ops.py, which shows
+ * silu_backward in the seven calls it is defined by). For ACT and PPO they agree. SmolVLA keeps less on the current
+ * release; the differences are known, and test_sheet_of_smolvla adds them up: 1.13 keeps the result of pow(2)
+ * beside its input in every RMS norm, and the sheet's run still held the unused text half of the last layer when it
+ * counted. Unfrozen it also counted a copy of the fused attention's output that the current release does not make.
+ * With one camera the sheet's 2,652 forward views are out of reach too: 1.13 makes a view of every ':' in an index. */
 #include "models/policy.h"
 
 #include <math.h>
@@ -312,7 +312,8 @@ static void test_native_is_leaner(void **state) {
     }
 }
 
-/* Blocking reads of a step: LeRobot reads ACT's two losses, SmolVLA's four, the loss and the norm; rsl_rl the KL and three. */
+/* Blocking reads of a step: LeRobot reads ACT's two losses, SmolVLA's four, the loss and the norm; rsl_rl the KL
+ * and three. */
 static void test_blocking_reads(void **state) {
     (void)state;
     const struct {
