@@ -251,23 +251,50 @@ sg_code sg_prepare_conv(sg_device *device, sg_plan *plan, sg_status *status) {
 
 /* ---- backward ------------------------------------------------------------------------------------------------------------------ */
 
-/* A backward is created with the forward's primitive descriptor as a hint. */
-static sg_code make_backward(sg_device *device, sg_plan *plan, const tensors *t,
-                             dnnl_status_t (*describe)(const layouts *, bool, dnnl_convolution_desc_t *),
-                             sg_status *status) {
-    conv *c = plan->state;
-    const sg_op *op = &plan->op;
+typedef dnnl_status_t describe_backward(const layouts *l, bool bias, dnnl_convolution_desc_t *desc);
+
+/* True when the library has nothing but its reference loops for this combination of layouts. */
+static bool falls_back(sg_device *device, const dnnl_convolution_desc_t *desc, const_dnnl_primitive_desc_t hint) {
+    dnnl_primitive_desc_t choice = NULL;
+    const char *name = "";
+    if (dnnl_primitive_desc_create(&choice, desc, NULL, device->engine, hint) != dnnl_success) return false;
+    (void)dnnl_primitive_desc_query(choice, dnnl_query_impl_info_str, 0, &name);
+    bool reference = strncmp(name, "ref", 3) == 0;
+    (void)dnnl_primitive_desc_destroy(choice);
+    return reference;
+}
+
+/* A backward is described with the forward's primitive descriptor as a hint. */
+static sg_code choose_backward(sg_device *device, const sg_op *op, const tensors *t, describe_backward *describe,
+                               dnnl_convolution_desc_t *desc, dnnl_primitive_desc_t *hint, sg_status *status) {
     layouts l;
-    dnnl_convolution_desc_t forward, desc;
-    dnnl_primitive_desc_t hint = NULL;
-    dnnl_primitive_attr_t attributes = NULL;
+    dnnl_convolution_desc_t forward;
     sg_code code = layouts_of(op, t, &l, status);
     if (code != SG_OK) return code;
     dnnl_status_t result = describe_forward(&l, false, &forward);
-    if (result == dnnl_success) result = describe(&l, t->bias != NULL, &desc);
+    if (result == dnnl_success) result = describe(&l, t->bias != NULL, desc);
     if (result != dnnl_success) return sg_dnnl_fail(op, result, "describing the convolution", status);
-    result = dnnl_primitive_desc_create(&hint, &forward, NULL, device->engine, NULL);
-    if (result != dnnl_success) return sg_dnnl_fail(op, result, "choosing the forward", status);
+    result = dnnl_primitive_desc_create(hint, &forward, NULL, device->engine, NULL);
+    return result == dnnl_success ? SG_OK : sg_dnnl_fail(op, result, "choosing the forward", status);
+}
+
+static sg_code make_backward(sg_device *device, sg_plan *plan, const tensors *t, describe_backward *describe,
+                             sg_status *status) {
+    conv *c = plan->state;
+    const sg_op *op = &plan->op;
+    dnnl_convolution_desc_t desc;
+    dnnl_primitive_desc_t hint = NULL;
+    dnnl_primitive_attr_t attributes = NULL;
+    sg_code code = choose_backward(device, op, t, describe, &desc, &hint, status);
+    if (code == SG_OK && !t->packs_images && falls_back(device, &desc, hint)) {
+        /* a gradient in NHWC of an image in NCHW, one image of a 1x1 window: with both images packed there is a kernel */
+        tensors packed = *t;
+        packed.packs_images = true;
+        (void)dnnl_primitive_desc_destroy(hint);
+        hint = NULL;
+        code = choose_backward(device, op, &packed, describe, &desc, &hint, status);
+    }
+    if (code != SG_OK) return code;
     code = sg_dnnl_attributes(op, NULL, 1, &attributes, status);
     if (code == SG_OK) code = sg_primitive_make(device, op, &desc, attributes, hint, &c->primitive, status);
     (void)dnnl_primitive_desc_destroy(hint);

@@ -32,10 +32,13 @@ dnnl_data_type_t sg_dnnl_dtype(int32_t dtype) {
 sg_code sg_dnnl_layout(const sg_op *op, const sg_desc *desc, dnnl_memory_desc_t *layout, sg_status *status) {
     dnnl_dims_t size = {0}, stride = {0};
     int n = desc->ndim;
+    /* The stride of a dim of size 1 says nothing, but the library looks at it: one image in NHWC is only known as such
+     * when its batch stride is a whole image. */
+    dnnl_dim_t span = 1;
     for (int d = n - 1; d >= 0; d--) {
         size[d] = desc->size[d];
-        stride[d] = desc->stride[d];
-        if (size[d] == 1) stride[d] = d == n - 1 ? 1 : stride[d + 1] * size[d + 1];
+        stride[d] = size[d] == 1 ? span : desc->stride[d];
+        if (stride[d] * size[d] > span) span = stride[d] * size[d];
     }
     dnnl_status_t code = dnnl_memory_desc_init_by_strides(layout, n, size, sg_dnnl_dtype(desc->dtype), stride);
     return code == dnnl_success ? SG_OK : sg_dnnl_fail(op, code, "describing a tensor", status);
