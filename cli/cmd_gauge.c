@@ -93,8 +93,8 @@ static sg_code first_round(gauging *g, sg_status *status) {
         if (g->run.n_points) {
             const sg_point *last = &g->run.points[g->run.n_points - 1];
             per_unit = step_s(last) / (double)(g->ppo ? last->config.envs : last->config.batch);
-            /* warm-up, three iterations and one in which every op is timed */
-            if (5.5 * per_unit * (double)g->size[i] > left_s) continue;
+            /* two warm-ups, three iterations and one in which every op is timed */
+            if (6.5 * per_unit * (double)g->size[i] > left_s) continue;
         }
         sg_point *point = &g->run.points[g->run.n_points];
         sg_code code = measure_size(g, g->size[i], left_s / (SIZES - i + 1), 3, point, status);
