@@ -90,6 +90,22 @@ static sg_figure law_figure(const sg_predict_work *w, const double *by_log, doub
     return sg_figure_make(seconds, parts, evidence, w->interval);
 }
 
+/* The walk's derivatives hold near its own regime, but a step is never shorter than what its device and its host each have
+ * to do: a launch-bound step has the device's time below it, and beside a fast device an unknown host may be the slower.
+ * share: of the iteration's work. */
+static sg_figure within_clocks(const sg_predict_work *w, sg_figure f, double share) {
+    const sg_virtual_report *r = &w->walked.report;
+    const double *by_log[2] = {r->device_gradient, r->host_gradient};
+    double busy_s[2] = {r->device_busy_s, r->host_busy_s};
+    for (int k = 0; k < 2; k++) {
+        double scale = busy_s[k] > 0 ? fmin(share * busy_s[k], f.value) / busy_s[k] : 0, scaled[SG_M_COUNT];
+        for (int i = 0; i < SG_M_COUNT; i++) scaled[i] = scale * by_log[k][i];
+        sg_figure clock = time_figure(w, scaled, scale * busy_s[k], NULL);
+        f = sg_figure_max(&f, &clock);
+    }
+    return f;
+}
+
 /* The slowest of several ranks decides: the expected maximum of so many normal draws (Blom's approximation). */
 static void add_jitter(const sg_predict_work *w, double *by_log, double *seconds) {
     double jitter = w->machine.p[SG_M_RANK_JITTER].value;
@@ -145,9 +161,10 @@ static void supervised_times(sg_predict_work *w) {
     add_jitter(w, update, &update_s);
     for (int i = 0; i < SG_M_COUNT; i++) both[i] = update[i] + preprocess[i];
     sg_limit limit;
-    p->update_s = time_figure(w, update, update_s, NULL);
+    double share = update_s > 0 ? update_s / (update_s + preprocess_s) : 0;
+    p->update_s = within_clocks(w, time_figure(w, update, update_s, NULL), share / k);
     p->preprocessing_s = time_figure(w, preprocess, preprocess_s, NULL);
-    sg_figure compute = time_figure(w, both, update_s + preprocess_s, &limit);
+    sg_figure compute = within_clocks(w, time_figure(w, both, update_s + preprocess_s, &limit), 1 / k);
     if (w->law.found) {
         p->update_s = law_figure(w, update, update_s, &limit);
         sg_figure parts[2] = {p->update_s, p->preprocessing_s};

@@ -27,6 +27,10 @@ static inline void sg_vclock_add(sg_vclock *clock, const sg_vspan *d, double tim
     for (int i = 0; i < d->n; i++) clock->by_log[d->id[i]] += times * d->by_log[i];
 }
 
+static inline void sg_vspan_sum(double *by_log, const sg_vspan *d, double times) {
+    for (int i = 0; i < d->n; i++) by_log[d->id[i]] += times * d->by_log[i];
+}
+
 /* Adds d seconds / d log parameter `id`. */
 static inline void sg_vspan_depends(sg_vspan *d, sg_machine_id id, double by_log) {
     for (int i = 0; i < d->n; i++) {

@@ -131,6 +131,8 @@ typedef struct sg_virtual_report {
     double collective_busy_s;
     double class_s[SG_CLASS_COUNT]; /* compute stream, by op class */
     double gradient[SG_M_COUNT];    /* d host_s / d log parameter */
+    double host_gradient[SG_M_COUNT],
+        device_gradient[SG_M_COUNT]; /* of host_busy_s; of device_busy_s without stretch */
 } sg_virtual_report;
 void sg_virtual_read(const sg_device *device, sg_virtual_report *report);
 void sg_virtual_reset(sg_device *device);

@@ -59,6 +59,7 @@ sg_code sg_virtual_launch(sg_device *d, sg_plan *plan, sg_stream stream, void *c
     if (stream == SG_STREAM_COMPUTE) {
         d->sums.device_busy_s += clock->s - start;
         d->sums.class_s[plan->cls] += clock->s - start;
+        sg_vspan_sum(d->sums.device_gradient, &plan->price, 1);
     }
     if (d->in_line && stream == SG_STREAM_COMPUTE) d->host = *clock;
     return SG_OK;
@@ -162,12 +163,14 @@ sg_code sg_virtual_host_work(sg_device *d, sg_host_class cls, int64_t count, sg_
     }
     sg_vclock_add(&d->host, &t, (double)count);
     d->sums.host_busy_s += (double)count * t.s;
+    sg_vspan_sum(d->sums.host_gradient, &t, (double)count);
     if (cls != SG_HOST_OPTIMIZER) return SG_OK;
     if ((code = sg_virtual_need(d, SG_M_HOST_OPTIMIZER_S, "host time", status))) return code;
     sg_vspan step = {.s = p[SG_M_HOST_OPTIMIZER_S].value};
     sg_vspan_depends(&step, SG_M_HOST_OPTIMIZER_S, step.s);
     sg_vclock_add(&d->host, &step, 1);
     d->sums.host_busy_s += step.s;
+    sg_vspan_sum(d->sums.host_gradient, &step, 1);
     return SG_OK;
 }
 

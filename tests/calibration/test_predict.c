@@ -214,6 +214,29 @@ static void test_unknown_inputs(void **state) {
     sg_machine_clear(&m);
 }
 
+/* A launch-bound step is never shorter than what its device has to do, and beside a fast device a slower host than assumed
+ * decides: both show in the interval, whatever the derivative at the point says. */
+static void test_two_clocks(void **state) {
+    (void)state;
+    sg_machine m = machine_of("a100-sxm-80gb");
+    sg_predict_options o = knowing();
+    o.host_known = false;
+    sg_policy_request r = {.policy = "act"};
+    double widest = 0;
+    for (int64_t batch = 4; batch <= 64; batch *= 2) {
+        r.batch = batch;
+        sg_prediction p = predict(&r, &m, &o);
+        double device_s = 0;
+        for (int c = 0; c < SG_CLASS_COUNT; c++) device_s += p.class_s[c];
+        assert_true(p.update_s.low > 0.6 * device_s && p.update_s.low < p.update_s.value);
+        widest = fmax(widest, p.update_s.high / p.update_s.low);
+        if (batch == 4) assert_string_equal(p.limited_by, "launch");
+        if (batch == 64) assert_true(p.update_s.high < 2 * p.update_s.value); /* no host is that slow */
+    }
+    assert_true(widest > 2.5); /* at the crossing and below it */
+    sg_machine_clear(&m);
+}
+
 /* The loader as a rate limit: more workers, until the vCPUs are used up; none: decoding stands between steps. */
 static void test_loader(void **state) {
     (void)state;
@@ -474,17 +497,12 @@ static void test_published_steps(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_families),
-        cmocka_unit_test(test_two_sums),
-        cmocka_unit_test(test_parameters_part),
-        cmocka_unit_test(test_unknown_inputs),
-        cmocka_unit_test(test_loader),
-        cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_predictor),
-        cmocka_unit_test(test_accumulation),
-        cmocka_unit_test(test_fits),
-        cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_law),
+        cmocka_unit_test(test_all_families),    cmocka_unit_test(test_two_sums),
+        cmocka_unit_test(test_parameters_part), cmocka_unit_test(test_unknown_inputs),
+        cmocka_unit_test(test_two_clocks),      cmocka_unit_test(test_loader),
+        cmocka_unit_test(test_ranks),           cmocka_unit_test(test_predictor),
+        cmocka_unit_test(test_accumulation),    cmocka_unit_test(test_fits),
+        cmocka_unit_test(test_errors),          cmocka_unit_test(test_law),
         cmocka_unit_test(test_published_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
