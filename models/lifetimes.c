@@ -7,16 +7,21 @@
 
 #include <stdlib.h>
 
+/* Storages that begin (or end) at a position: the first, and from each one the next. */
+typedef struct chain {
+    int32_t *head, *next;
+    size_t count;
+} chain;
+
 /* What one program does with each storage; positions count entries, a FREE at position p stands before entry p. */
 typedef struct plan {
     sg_graph *g;
     int32_t program;
     size_t n_entries, n_storages;
-    uint32_t *alloc_at, *free_at;    /* per storage; NEVER: not in this program */
-    int32_t *next;                   /* per storage: the next one allocated (freed) at the same position */
-    int32_t *alloc_head, *free_head; /* per position */
-    bool *released;                  /* per storage: some program drops it at its zero-grad */
-    int32_t *last_program;           /* per storage: that uses it */
+    uint32_t *alloc_at, *free_at; /* per storage; NEVER: not in this program */
+    chain alloc, free;
+    bool *released;        /* per storage: some program drops it at its zero-grad */
+    int32_t *last_program; /* per storage: that uses it */
 } plan;
 
 #define NEVER UINT32_MAX
@@ -75,70 +80,39 @@ static void place_gradient_frees(plan *p, const sg_draft *draft, int32_t program
 }
 
 /* Chains storages by position, in the order of their ids. */
-static void chain(plan *p, const uint32_t *at, int32_t *head) {
-    for (size_t i = 0; i <= p->n_entries; i++) head[i] = -1;
+static void link_positions(const plan *p, const uint32_t *at, chain *c) {
+    c->count = 0;
+    for (size_t i = 0; i <= p->n_entries; i++) c->head[i] = -1;
     for (size_t s = p->n_storages; s-- > 0;) {
         if (at[s] == NEVER) continue;
-        p->next[s] = head[at[s]];
-        head[at[s]] = (int32_t)s;
+        c->next[s] = c->head[at[s]];
+        c->head[at[s]] = (int32_t)s;
+        c->count++;
     }
 }
 
-static bool put_chain(plan *p, sg_entry_list *out, int32_t first, sg_entry_kind kind, const sg_entry *beside) {
-    for (int32_t s = first; s >= 0; s = p->next[s]) {
-        if (!SG_ROOM(p->g, out, 1)) return false;
-        out->at[out->count++] =
-            (sg_entry){.kind = (uint8_t)kind, .pass = beside->pass, .index = s, .module = beside->module};
-    }
-    return true;
-}
-
-/* All FREE entries in order; those before entry i are first[i] .. first[i + 1] - 1. */
-static bool list_frees(plan *p, const sg_draft *draft, sg_entry_list *frees, uint32_t *first) {
-    static const sg_entry nothing = {.pass = SG_PASS_FORWARD};
-    chain(p, p->free_at, p->free_head);
-    for (size_t i = 0; i <= p->n_entries; i++) {
-        first[i] = (uint32_t)frees->count;
-        if (!put_chain(p, frees, p->free_head[i], SG_ENTRY_FREE, i > 0 ? &draft->entries.at[i - 1] : &nothing))
-            return false;
-    }
-    first[p->n_entries + 1] = (uint32_t)frees->count;
-    return true;
+static sg_entry *put_chain(sg_entry *out, const chain *c, size_t position, sg_entry_kind kind, const sg_entry *beside) {
+    for (int32_t s = c->head[position]; s >= 0; s = c->next[s])
+        *out++ = (sg_entry){.kind = (uint8_t)kind, .pass = beside->pass, .index = s, .module = beside->module};
+    return out;
 }
 
 /* At each position frees come first: what ends makes room for what begins. */
-static bool merge(plan *p, const sg_draft *draft, const sg_entry_list *frees, const uint32_t *first,
-                  sg_entry_list *out) {
-    chain(p, p->alloc_at, p->alloc_head);
-    for (size_t i = 0; i <= p->n_entries; i++) {
-        size_t n = first[i + 1] - first[i];
-        if (!SG_ROOM(p->g, out, n + 1)) return false;
-        for (size_t k = 0; k < n; k++) out->at[out->count++] = frees->at[first[i] + k];
-        if (i == p->n_entries) break;
-        if (!put_chain(p, out, p->alloc_head[i], SG_ENTRY_ALLOC, &draft->entries.at[i]) || !SG_ROOM(p->g, out, 1))
-            return false;
-        out->at[out->count++] = draft->entries.at[i];
+static bool weave(const plan *p, sg_draft *draft) {
+    static const sg_entry nothing = {.pass = SG_PASS_FORWARD};
+    size_t n = p->n_entries, total = n + p->free.count + p->alloc.count;
+    sg_entry *entries = malloc((total + 1) * sizeof *entries), *out = entries;
+    if (!entries) return false;
+    const sg_entry *from = draft->entries.at;
+    for (size_t i = 0; i < n; i++) {
+        out = put_chain(out, &p->free, i, SG_ENTRY_FREE, i > 0 ? &from[i - 1] : &nothing);
+        out = put_chain(out, &p->alloc, i, SG_ENTRY_ALLOC, &from[i]);
+        *out++ = from[i];
     }
-    return true;
-}
-
-static void no_memory(const plan *p) {
-    sg_graph_fail(p->g, SG_MACHINE, "cannot allocate host memory for the lifetimes of %zu tensors", p->n_storages);
-}
-
-static bool weave(plan *p, sg_draft *draft) {
-    sg_entry_list frees = {0}, out = {0};
-    uint32_t *first = calloc(p->n_entries + 2, sizeof *first);
-    bool done = first && list_frees(p, draft, &frees, first) && merge(p, draft, &frees, first, &out);
-    free(frees.at);
-    free(first);
-    if (!done) {
-        free(out.at);
-        no_memory(p);
-        return false;
-    }
+    (void)put_chain(out, &p->free, n, SG_ENTRY_FREE, n > 0 ? &from[n - 1] : &nothing);
     free(draft->entries.at);
-    draft->entries = out;
+    draft->entries.at = entries;
+    draft->entries.count = draft->entries.capacity = total;
     return true;
 }
 
@@ -146,18 +120,18 @@ static bool place(plan *p, int32_t program) {
     sg_draft *draft = &p->g->programs.at[program];
     p->program = program;
     p->n_entries = draft->entries.count;
-    p->alloc_head = malloc((p->n_entries + 1) * sizeof *p->alloc_head);
-    p->free_head = malloc((p->n_entries + 1) * sizeof *p->free_head);
-    bool done = p->alloc_head && p->free_head;
+    p->alloc.head = malloc((p->n_entries + 1) * sizeof *p->alloc.head);
+    p->free.head = malloc((p->n_entries + 1) * sizeof *p->free.head);
+    bool done = p->alloc.head && p->free.head;
     if (done) {
         scan(p, draft);
         place_gradient_frees(p, draft, program);
+        link_positions(p, p->alloc_at, &p->alloc);
+        link_positions(p, p->free_at, &p->free);
         done = weave(p, draft);
-    } else {
-        no_memory(p);
     }
-    free(p->alloc_head);
-    free(p->free_head);
+    free(p->alloc.head);
+    free(p->free.head);
     return done;
 }
 
@@ -179,16 +153,18 @@ bool sg_graph_place_lifetimes(sg_graph *g) {
     plan p = {.g = g, .n_storages = g->storages.count};
     p.alloc_at = malloc(n * sizeof *p.alloc_at);
     p.free_at = malloc(n * sizeof *p.free_at);
-    p.next = malloc(n * sizeof *p.next);
+    p.alloc.next = malloc(n * sizeof *p.alloc.next);
+    p.free.next = malloc(n * sizeof *p.free.next);
     p.released = calloc(n, sizeof *p.released);
     p.last_program = calloc(n, sizeof *p.last_program);
-    bool done = p.alloc_at && p.free_at && p.next && p.released && p.last_program;
-    if (!done) no_memory(&p);
+    bool done = p.alloc_at && p.free_at && p.alloc.next && p.free.next && p.released && p.last_program;
     if (done) survey(&p);
     for (size_t i = 0; i < g->programs.count && done; i++) done = place(&p, (int32_t)i);
+    if (!done) sg_graph_fail(g, SG_MACHINE, "cannot allocate host memory for the lifetimes of %zu tensors", n - 1);
     free(p.alloc_at);
     free(p.free_at);
-    free(p.next);
+    free(p.alloc.next);
+    free(p.free.next);
     free(p.released);
     free(p.last_program);
     return done;
