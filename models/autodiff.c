@@ -169,21 +169,14 @@ static void deliver(sg_graph *g, sg_tid input, sg_tid dx, bool first, bool last)
 
 /* ---- the pass ---------------------------------------------------------------------------------------------------- */
 
-/* What the node's entries read of the forward, and the gradients it consumed, live until it is done. */
-static void hold_operands(sg_graph *g, const sg_derivation *d, size_t from) {
+/* The gradients that a node consumed and what it saved live until it is done. */
+static void hold_operands(sg_graph *g, const sg_derivation *d) {
     const sg_draft *draft = sg_graph_draft(g);
     if (!draft) return;
     size_t now = draft->entries.count;
     for (int i = 0; i < d->node.n_out; i++)
         if (d->dy[i] >= 0) sg_graph_hold(g, g->tensors.at[d->dy[i]].storage, now);
-    for (size_t e = from; e < now && !g->failed; e++) {
-        const sg_entry *entry = &draft->entries.at[e];
-        if (entry->kind != SG_ENTRY_OP) continue;
-        for (int32_t i = 0; i < g->ops.at[entry->index].n_in; i++) {
-            int32_t storage = g->tensors.at[g->args.at[entry->args + (uint32_t)i]].storage;
-            if (storage < g->first_backward_storage) sg_graph_hold(g, storage, now);
-        }
-    }
+    sg_keep_saved(g, &d->node, now);
 }
 
 static bool begin_derivation(sg_graph *g, size_t index, sg_derivation *d) {
@@ -215,17 +208,17 @@ static void derive_node(sg_graph *g, size_t index, bool first, bool last) {
     sg_derivation d;
     if (!begin_derivation(g, index, &d)) return;
     g->module = d.node.module;
-    g->node_clock = d.node.clock;
-    size_t from = sg_graph_draft(g)->entries.count;
+    g->node = &d.node;
     if (any_gradient(&d)) derive(&d);
     for (int i = 0; i < d.node.n_in && !g->failed; i++) {
         d.dx[i] = sg_wants(&d, i) ? fit_to_input(g, d.dx[i], d.in[i]) : SG_NO_TENSOR;
         take(g, d.dx[i]);
     }
-    hold_operands(g, &d, from);
+    hold_operands(g, &d);
     for (int i = 0; i < d.node.n_out; i++) release(g, d.dy[i]);
     for (int i = 0; i < d.node.n_in && !g->failed; i++)
         if (sg_wants(&d, i)) deliver(g, d.in[i], d.dx[i], first, last);
+    g->node = NULL;
 }
 
 /* Marks the nodes that the loss depends on and counts the contributions each parameter will get. */
@@ -257,24 +250,28 @@ static bool check_loss(sg_graph *g, sg_tid loss) {
     return false;
 }
 
-/* The forward's locals die as it returns. */
-static void end_forward(sg_graph *g, const sg_draft *draft) {
-    for (size_t i = 0; i < g->forward_holds.count; i++) sg_graph_hold(g, g->forward_holds.at[i], draft->entries.count);
+void sg_forward_end(sg_graph *g) {
+    const sg_draft *draft = sg_graph_draft(g);
+    if (!draft) return;
+    size_t now = draft->entries.count;
+    for (size_t i = 0; i < g->forward_holds.count; i++)
+        sg_graph_hold(g, g->tensors.at[g->forward_holds.at[i]].storage, now);
+    sg_keep_graph_of(g, g->forward_holds.at, g->forward_holds.count, now);
+    sg_keep_graph_of(g, g->program_holds.at, g->program_holds.count, UINT32_MAX);
     g->forward_holds.count = 0;
     sg_autocast_end(g);
 }
 
 void sg_backward(sg_graph *g, sg_tid loss, bool first_micro_step, bool last_micro_step) {
-    const sg_draft *draft = sg_graph_draft(g);
-    if (!draft || !check_loss(g, loss)) return;
-    end_forward(g, draft);
+    if (!sg_graph_draft(g) || !check_loss(g, loss)) return;
+    sg_forward_end(g);
     if (g->training->loss < 0) g->training->loss = loss;
     int32_t module = g->module;
     sg_pass_set(g, SG_PASS_BACKWARD);
     sg_mark_here(g, SG_MARK_BACKWARD);
     g->in_backward = true;
     g->first_backward_storage = (int32_t)g->storages.count;
-    g->node_clock = g->clock;
+    g->node = NULL;
     const sg_desc desc = *sg_graph_desc(g, loss);
     sg_attrs one = {.alpha = 1};
     sg_tid ones;

@@ -21,6 +21,16 @@ static inline bool sg_wants(const sg_derivation *d, int i) {
     return i < d->node.n_in && d->g->tensor_state.at[d->in[i]].requires_grad;
 }
 
+/* Which of a node's tensors its backward keeps: bit i = input i, output i. */
+typedef struct sg_saved {
+    uint32_t inputs, outputs;
+} sg_saved;
+sg_saved sg_node_saved(const sg_graph *g, const sg_node *node);
+/* What the node keeps gets the role SAVED and lives until entry `until`. */
+void sg_keep_saved(sg_graph *g, const sg_node *node, size_t until);
+/* A held tensor holds its graph, and the graph what it saved. Uses the tensors' `wanted` marks and leaves them clear. */
+void sg_keep_graph_of(sg_graph *g, const sg_tid *held, size_t n, size_t until);
+
 void sg_derive_view(sg_derivation *d);      /* autodiff_view.c */
 void sg_derive_reduce(sg_derivation *d);    /* autodiff_view.c */
 void sg_derive_join(sg_derivation *d);      /* autodiff_view.c: CAT and stack */

@@ -25,8 +25,7 @@ static sg_tid power_backward(sg_graph *g, sg_tid dy, sg_tid x, double exponent) 
     return sg_mul(g, dy, slope);
 }
 
-/* dy (s (1 + x (1 - s))) with s = sigmoid x: how PyTorch's dispatcher shows silu_backward, and how the launch counts of
- * SmolVLA were taken; on a CPU it is one kernel. */
+/* dy (s (1 + x (1 - s))) with s = sigmoid x: silu_backward as PyTorch's dispatcher shows it where no kernel is registered. */
 static sg_tid silu_backward_composed(sg_graph *g, sg_tid dy, sg_tid x) {
     sg_tid s = sg_unary(g, SG_FN_SIGMOID, x, 0, 0);
     if (!sg_graph_has(g, s)) return SG_NO_TENSOR;
@@ -100,9 +99,7 @@ void sg_derive_unary(sg_derivation *d) {
     case SG_FN_TANH:
     case SG_FN_SIGMOID: d->dx[0] = sg_unary_backward(g, a, fn, dy, sg_saved_output(d)); return;
     case SG_FN_SILU:
-        d->dx[0] = sg_graph_eager(g) && g->profile.device_class == SG_DEVICE_CLASS_CUDA
-                       ? silu_backward_composed(g, dy, x)
-                       : sg_unary_backward(g, a, fn, dy, x);
+        d->dx[0] = g->profile.composed_silu ? silu_backward_composed(g, dy, x) : sg_unary_backward(g, a, fn, dy, x);
         return;
     case SG_FN_GELU_TANH:
     case SG_FN_GELU_ERF:

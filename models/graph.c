@@ -277,12 +277,10 @@ int32_t sg_program_begin(sg_graph *g, const char *name) {
 }
 
 void sg_program_end(sg_graph *g) {
-    sg_draft *draft = sg_graph_draft(g);
-    if (!draft) return;
+    if (!sg_graph_draft(g)) return;
     if (g->last_mark >= 0 && g->last_mark != SG_MARK_END) sg_mark_here(g, SG_MARK_END);
-    for (size_t i = 0; i < g->forward_holds.count; i++) sg_graph_hold(g, g->forward_holds.at[i], draft->entries.count);
-    g->forward_holds.count = 0;
-    sg_autocast_end(g);
+    sg_forward_end(g);
+    g->program_holds.count = 0;
     g->tape.count = g->tape_args.count = 0;
     g->in_program = false;
 }
@@ -318,11 +316,13 @@ void sg_no_grad_end(sg_graph *g) {
 
 void sg_hold_forward(sg_graph *g, sg_tid tensor) {
     if (!sg_graph_has(g, tensor) || !SG_ROOM(g, &g->forward_holds, 1)) return;
-    g->forward_holds.at[g->forward_holds.count++] = g->tensors.at[tensor].storage;
+    g->forward_holds.at[g->forward_holds.count++] = tensor;
 }
 
 void sg_hold_program(sg_graph *g, sg_tid tensor) {
-    if (sg_graph_has(g, tensor)) sg_graph_hold(g, g->tensors.at[tensor].storage, UINT32_MAX);
+    if (!sg_graph_has(g, tensor) || !SG_ROOM(g, &g->program_holds, 1)) return;
+    g->program_holds.at[g->program_holds.count++] = tensor;
+    sg_graph_hold(g, g->tensors.at[tensor].storage, UINT32_MAX);
 }
 
 /* ---- schedule -------------------------------------------------------------------------------------------------- */

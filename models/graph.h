@@ -27,7 +27,12 @@ typedef struct sg_profile {
     bool fused_optimizer;   /* ADAMW */
     bool int64_pool_index;
     bool unused_results; /* results that nobody reads are computed all the same */
-    bool autocast;       /* fp16/bf16 autocast over fp32 weights */
+    /* Three things in which PyTorch's releases differ; true: as in the release in which the counts of operations and of
+     * saved bytes that this program is checked against were taken (1.13), false: as in 2.x. */
+    bool keeps_power;      /* x^a keeps its result for the backward, beside x */
+    bool composed_silu;    /* silu's backward is seven calls, not one kernel */
+    bool copies_attention; /* fused attention returns [b, h, t, d] in memory: joining the heads copies */
+    bool autocast;         /* fp16/bf16 autocast over fp32 weights */
     sg_dtype autocast_dtype;
     sg_compute compute_f32; /* how fp32 products are formed: F32, TF32 */
 } sg_profile;
@@ -80,9 +85,10 @@ void sg_copy_inputs(sg_graph *g);         /* COPY entries for all inputs that tr
 void sg_wait(sg_graph *g, sg_tid tensor); /* blocking read of a scalar */
 void sg_no_grad_begin(sg_graph *g);       /* nestable */
 void sg_no_grad_end(sg_graph *g);
-/* Keeps a tensor's storage alive until the end of the forward (a Python local that outlives its last use). */
+/* Keeps a tensor's storage, and what its graph saved for a backward, alive until the end of the forward (a Python local
+ * that outlives its last use). */
 void sg_hold_forward(sg_graph *g, sg_tid tensor);
-/* Keeps it until the end of the program. */
+/* Keeps them until the end of the program. */
 void sg_hold_program(sg_graph *g, sg_tid tensor);
 
 /* Backward of scalar `loss` (starts with a ones-like fill), parameters' gradients become ready as they are complete.
@@ -97,7 +103,8 @@ typedef struct sg_optimizer_spec {
     /* Clipping groups by prefix (PPO clips actor and critic apart); all NULL: one group over everything. */
     const char *clip_prefix[4];
 } sg_optimizer_spec;
-/* SYNC_GRADS, clip (with its blocking read where the profile has one), optimizer, zero-grad as the profile does them. */
+/* SYNC_GRADS, clip, optimizer, zero-grad as the profile does them. Where the framework has one clipping group (LeRobot), its
+ * norm is read at the end (a blocking read); with groups of their own (rsl_rl) no norm is read. */
 void sg_optimizer_step(sg_graph *g, const sg_optimizer_spec *spec);
 
 /* ---- schedule ------------------------------------------------------------------------------------------------ */

@@ -139,21 +139,27 @@ struct sg_graph {
     SG_LIST(sg_node) tape;
     SG_LIST(int32_t) tape_args;
     SG_LIST(sg_write) writes;
-    SG_LIST(int32_t) forward_holds; /* storages that live until the forward ends */
-    SG_LIST(int32_t) casts;         /* parameters with an autocast copy */
-    SG_LIST(sg_desc) scratch;       /* descriptors of the op being recorded */
-    SG_LIST(int32_t) grads;         /* gradients of the node being derived: outputs, then inputs */
+    SG_LIST(sg_tid) forward_holds; /* live until the forward ends */
+    SG_LIST(sg_tid) program_holds; /* live until the program ends */
+    SG_LIST(int32_t) casts;        /* parameters with an autocast copy */
+    SG_LIST(sg_desc) scratch;      /* descriptors of the op being recorded */
+    SG_LIST(int32_t) grads;        /* gradients of the node being derived: outputs, then inputs */
 
     int32_t module;
     uint8_t pass;
     int no_grad;
     bool in_program, in_block, same_dispatch;
     bool in_backward;
-    uint32_t node_clock;            /* of the node being derived */
+    const sg_node *node;            /* being derived, or NULL */
     int32_t first_backward_storage; /* storages from here on were made in backward */
     uint32_t clock;
     int last_mark; /* of this program, or -1 */
 };
+
+/* ---- unique ops (intern.c) ----------------------------------------------------------------------------------- */
+
+/* Index of an op equal to this one, checked and added if there was none; -1 and a failed graph when it is unsound. */
+int32_t sg_graph_intern(sg_graph *g, const sg_op *op);
 
 /* ---- recording (record.c) ------------------------------------------------------------------------------------ */
 
@@ -187,6 +193,8 @@ sg_tid sg_graph_detach(sg_graph *g, sg_tid x);
 bool sg_graph_entry(sg_graph *g, sg_entry_kind kind, int32_t index, uint32_t args);
 int32_t sg_graph_storage(sg_graph *g, uint64_t bytes, sg_role role, bool persistent);
 sg_tid sg_graph_tensor(sg_graph *g, int32_t storage, uint64_t offset_bytes, const sg_desc *desc);
+/* Name of the current module for messages. */
+const char *sg_graph_module_name(const sg_graph *g);
 /* The program under construction, or NULL (the graph fails then). */
 sg_draft *sg_graph_draft(sg_graph *g);
 void sg_graph_hold(sg_graph *g, int32_t storage, size_t position);
@@ -248,6 +256,11 @@ void sg_autocast_end(sg_graph *g);
 
 /* True when the backward of this op reads its output 0 (PyTorch keeps it as a detached view). */
 bool sg_op_saves_output(const sg_op *op);
+
+/* The forward's locals die as it returns, before the backward or with the program. */
+void sg_forward_end(sg_graph *g);
+/* True when the node's backward may read that storage. */
+bool sg_node_keeps(const sg_graph *g, const sg_node *node, int32_t storage);
 
 /* ---- lifetimes (lifetimes.c) --------------------------------------------------------------------------------- */
 

@@ -71,7 +71,7 @@ static bool broadcast_operands(sg_graph *g, const sg_tid *x, int n, sg_desc *in_
         if (!sg_graph_has(g, x[i])) return false;
         if (!sg_shape_broadcast(out, sg_graph_desc(g, x[i]), &next)) {
             sg_graph_fail(g, SG_BAD_INPUT, "element-wise operation in %s: the operands' shapes do not broadcast",
-                          *g->modules.at[g->module].name ? g->modules.at[g->module].name : "the root module");
+                          sg_graph_module_name(g));
             return false;
         }
         *out = next;

@@ -134,8 +134,7 @@ sg_tid sg_linear_act(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, sg_fn ac
     const sg_desc in = *sg_graph_desc(g, x), w = *sg_graph_desc(g, weight);
     if (in.ndim < 1 || w.ndim != 2 || in.size[in.ndim - 1] != w.size[1]) {
         sg_graph_fail(g, SG_BAD_INPUT, "linear in %s: the input's last dim (%lld) differs from the weight's (%lld)",
-                      g->modules.at[g->module].name, (long long)(in.ndim ? in.size[in.ndim - 1] : 0),
-                      (long long)w.size[1]);
+                      sg_graph_module_name(g), (long long)(in.ndim ? in.size[in.ndim - 1] : 0), (long long)w.size[1]);
         return SG_NO_TENSOR;
     }
     if (sg_graph_eager(g) && in.ndim > 2 && (bias == SG_NO_TENSOR || !sg_desc_is_contiguous(&in)))
@@ -172,8 +171,7 @@ sg_tid sg_matmul(sg_graph *g, sg_tid a, sg_tid b) {
     if (!sg_graph_has(g, a) || !sg_graph_has(g, b)) return SG_NO_TENSOR;
     const sg_desc da = *sg_graph_desc(g, a), db = *sg_graph_desc(g, b);
     if (da.ndim < 2 || db.ndim < 2 || da.size[da.ndim - 1] != db.size[db.ndim - 2]) {
-        sg_graph_fail(g, SG_BAD_INPUT, "matmul in %s: the operands do not fit each other",
-                      g->modules.at[g->module].name);
+        sg_graph_fail(g, SG_BAD_INPUT, "matmul in %s: the operands do not fit each other", sg_graph_module_name(g));
         return SG_NO_TENSOR;
     }
     if (db.ndim == 2 && da.ndim > 2 && (!sg_graph_eager(g) || folds(g, a, b))) {
@@ -187,7 +185,7 @@ sg_tid sg_matmul(sg_graph *g, sg_tid a, sg_tid b) {
     sg_desc batch_a = da, batch_b = db, batch = {0};
     batch_a.size[da.ndim - 2] = batch_a.size[da.ndim - 1] = batch_b.size[db.ndim - 2] = batch_b.size[db.ndim - 1] = 1;
     if (!sg_shape_broadcast(&batch_a, &batch_b, &batch)) {
-        sg_graph_fail(g, SG_BAD_INPUT, "matmul in %s: the batch dims do not broadcast", g->modules.at[g->module].name);
+        sg_graph_fail(g, SG_BAD_INPUT, "matmul in %s: the batch dims do not broadcast", sg_graph_module_name(g));
         return SG_NO_TENSOR;
     }
     sg_desc a_wide = with_batch(&da, &batch), b_wide = with_batch(&db, &batch);
@@ -216,7 +214,7 @@ bool sg_window_output(sg_graph *g, const sg_desc *x, const int64_t *kernel, int 
             __builtin_add_overflow(x->size[2 + i], 2 * (int64_t)pad, &padded) || padded < kernel[i] || kernel[i] < 1 ||
             kernel[i] > INT32_MAX) {
             sg_graph_fail(g, SG_BAD_INPUT, "%s: a window of %lld elements does not fit its image (stride %d, pad %d)",
-                          g->modules.at[g->module].name, (long long)kernel[i], stride, pad);
+                          sg_graph_module_name(g), (long long)kernel[i], stride, pad);
             return false;
         }
         out[i] = (padded - kernel[i]) / stride + 1;

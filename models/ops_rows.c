@@ -59,7 +59,19 @@ sg_tid sg_rms_norm(sg_graph *g, sg_tid x, sg_tid weight, double eps) {
     return y[0];
 }
 
-/* The fused kernels write [b, t, h, d] and return it transposed, so that joining the heads needs no copy. */
+/* What the kernel writes: [b, h, t, d], or [b, t, h, d] returned transposed, so that joining the heads needs no copy. */
+static sg_desc attention_output(const sg_graph *g, const sg_desc *q) {
+    if (g->profile.copies_attention) return contiguous_like(q);
+    sg_desc out =
+        sg_desc_make((sg_dtype)q->dtype, 4, (const int64_t[]){q->size[0], q->size[2], q->size[1], q->size[3]});
+    int64_t tokens = out.stride[1];
+    out.size[1] = q->size[1];
+    out.size[2] = q->size[2];
+    out.stride[1] = out.stride[2];
+    out.stride[2] = tokens;
+    return out;
+}
+
 sg_tid sg_attention(sg_graph *g, sg_tid q, sg_tid k, sg_tid v, sg_tid mask) {
     sg_tid in[4] = {sg_autocast_down(g, q), sg_autocast_down(g, k), sg_autocast_down(g, v), mask};
     int n_in = mask == SG_NO_TENSOR ? 3 : 4;
@@ -70,13 +82,7 @@ sg_tid sg_attention(sg_graph *g, sg_tid q, sg_tid k, sg_tid v, sg_tid mask) {
         sg_graph_fail(g, SG_BAD_INPUT, "attention: q must have 4 dims (batch, heads, tokens, width)");
         return SG_NO_TENSOR;
     }
-    sg_desc packed =
-        sg_desc_make((sg_dtype)dq.dtype, 4, (const int64_t[]){dq.size[0], dq.size[2], dq.size[1], dq.size[3]});
-    sg_desc out[2] = {packed, sg_desc_make(statistic_dtype(&dq), 3, dq.size)};
-    out[0].size[1] = packed.size[2];
-    out[0].size[2] = packed.size[1];
-    out[0].stride[1] = packed.stride[2];
-    out[0].stride[2] = packed.stride[1];
+    const sg_desc out[2] = {attention_output(g, &dq), sg_desc_make(statistic_dtype(&dq), 3, dq.size)};
     int compute = dq.dtype == SG_BF16  ? SG_COMPUTE_BF16
                   : dq.dtype == SG_F16 ? SG_COMPUTE_F16
                   : dq.dtype == SG_F64 ? SG_COMPUTE_F64

@@ -1,97 +1,11 @@
-/* record.c: entries, tensors and unique ops of a graph under construction. */
+/* record.c: entries, tensors and the tape of a graph under construction. */
 #include "models/graph_state.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-/* ---- unique ops ---------------------------------------------------------------------------------------------- */
-
-_Static_assert(sizeof(sg_desc) % 8 == 0 && sizeof(sg_attrs) % 8 == 0, "hashed 8 bytes at a time");
-
-static uint64_t hash_words(uint64_t hash, const void *data, size_t bytes) {
-    const char *at = data;
-    for (size_t i = 0; i < bytes; i += 8) {
-        uint64_t word;
-        memcpy(&word, at + i, 8);
-        hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
-        hash ^= hash >> 29;
-    }
-    return hash;
-}
-
-static uint64_t hash_op(const sg_op *op) {
-    uint64_t hash = (uint64_t)(uint32_t)op->kind << 32 ^ (uint32_t)op->n_in ^ (uint64_t)(uint32_t)op->n_out << 16;
-    hash = hash_words(hash, &op->attrs, sizeof op->attrs);
-    return hash_words(hash, op->desc, (size_t)(op->n_in + op->n_out) * sizeof *op->desc);
-}
-
-/* Attributes and descriptors are zero where they are not used, so that their bytes can be compared (kernels/op.h). */
-static bool same_bytes(const void *a, const void *b, size_t bytes) {
-    return memcmp(a, b, bytes) == 0;
-}
-
-static bool equal_ops(const sg_op *a, const sg_op *b) {
-    return a->kind == b->kind && a->n_in == b->n_in && a->n_out == b->n_out &&
-           same_bytes(&a->attrs, &b->attrs, sizeof a->attrs) &&
-           same_bytes(a->desc, b->desc, (size_t)(a->n_in + a->n_out) * sizeof *a->desc);
-}
-
-static bool grow_slots(sg_graph *g) {
-    size_t count = g->op_slot_count ? g->op_slot_count * 2 : 1024;
-    int32_t *slots = malloc(count * sizeof *slots);
-    if (!slots) {
-        sg_graph_fail(g, SG_MACHINE, "cannot allocate %zu bytes of host memory for the table of operations",
-                      count * sizeof *slots);
-        return false;
-    }
-    memset(slots, 0xff, count * sizeof *slots);
-    for (size_t i = 0; i < g->ops.count; i++) {
-        size_t at = g->op_hash.at[i] & (count - 1);
-        while (slots[at] >= 0) at = (at + 1) & (count - 1);
-        slots[at] = (int32_t)i;
-    }
-    free(g->op_slots);
-    g->op_slots = slots;
-    g->op_slot_count = count;
-    return true;
-}
-
-static const char *module_name(const sg_graph *g) {
+const char *sg_graph_module_name(const sg_graph *g) {
     const char *name = g->modules.at[g->module].name;
     return *name ? name : "the root module";
-}
-
-static int32_t add_op(sg_graph *g, const sg_op *op, uint64_t hash, size_t slot) {
-    const char *fault = sg_op_check(op);
-    if (fault) {
-        sg_graph_fail(g, SG_BAD_INPUT, "%s in %s: %s", sg_op_kind_name((sg_op_kind)op->kind), module_name(g), fault);
-        return -1;
-    }
-    size_t bytes = (size_t)(op->n_in + op->n_out) * sizeof *op->desc;
-    sg_desc *desc = sg_arena_alloc(g->arena, bytes);
-    if (!desc) {
-        sg_graph_fail(g, SG_MACHINE, "cannot allocate %zu bytes of host memory for an operation", bytes);
-        return -1;
-    }
-    if (!SG_ROOM(g, &g->ops, 1) || !SG_ROOM(g, &g->op_hash, 1)) return -1;
-    memcpy(desc, op->desc, bytes);
-    sg_op copy = *op;
-    copy.desc = desc;
-    g->op_hash.at[g->op_hash.count++] = hash;
-    g->ops.at[g->ops.count] = copy;
-    g->op_slots[slot] = (int32_t)g->ops.count;
-    return (int32_t)g->ops.count++;
-}
-
-static int32_t intern(sg_graph *g, const sg_op *op) {
-    if (g->ops.count * 2 >= g->op_slot_count && !grow_slots(g)) return -1;
-    uint64_t hash = hash_op(op);
-    size_t at = hash & (g->op_slot_count - 1);
-    for (; g->op_slots[at] >= 0; at = (at + 1) & (g->op_slot_count - 1)) {
-        int32_t i = g->op_slots[at];
-        if (g->op_hash.at[i] == hash && equal_ops(&g->ops.at[i], op)) return i;
-    }
-    return add_op(g, op, hash, at);
 }
 
 /* ---- storages and tensors ------------------------------------------------------------------------------------ */
@@ -99,7 +13,7 @@ static int32_t intern(sg_graph *g, const sg_op *op) {
 bool sg_graph_has(sg_graph *g, sg_tid x) {
     if (g->failed) return false;
     if (x >= 0 && (size_t)x < g->tensors.count) return true;
-    sg_graph_fail(g, SG_BAD_INPUT, "%s: a layer was given no tensor (id %d)", module_name(g), (int)x);
+    sg_graph_fail(g, SG_BAD_INPUT, "%s: a layer was given no tensor (id %d)", sg_graph_module_name(g), (int)x);
     return false;
 }
 
@@ -112,7 +26,7 @@ bool sg_graph_bytes(sg_graph *g, const sg_desc *desc, uint64_t *bytes) {
     if (sound && count <= INT64_MAX / 16 && *bytes <= INT64_MAX / 2) return true;
     sg_graph_fail(g, SG_BAD_INPUT,
                   "%s: a tensor has an empty size or more elements than fit in memory: use a smaller batch or size",
-                  module_name(g));
+                  sg_graph_module_name(g));
     return false;
 }
 
@@ -151,7 +65,7 @@ static sg_tid new_output(sg_graph *g, const sg_desc *desc) {
 sg_draft *sg_graph_draft(sg_graph *g) {
     if (g->failed) return NULL;
     if (g->in_program) return &g->programs.at[g->programs.count - 1];
-    sg_graph_fail(g, SG_BAD_INPUT, "%s: an operation was recorded outside of a program", module_name(g));
+    sg_graph_fail(g, SG_BAD_INPUT, "%s: an operation was recorded outside of a program", sg_graph_module_name(g));
     return NULL;
 }
 
@@ -206,20 +120,34 @@ static bool note_write(sg_graph *g, sg_tid t, int32_t op) {
     return true;
 }
 
-/* In backward: what the forward made may be read only if nothing overwrote it since its node was recorded. */
-static bool check_unspoilt(sg_graph *g, sg_tid t, sg_op_kind reader) {
+static bool is_constant(const sg_graph *g, int32_t storage) {
+    for (size_t i = 0; i < g->constants.count; i++)
+        if (g->tensors.at[g->constants.at[i].tensor].storage == storage) return true;
+    return false;
+}
+
+/* A rule may read of the forward what its node keeps, and only if nothing overwrote it since the node was recorded. */
+static bool check_saved(sg_graph *g, sg_tid t, sg_op_kind reader) {
     int32_t storage = g->tensors.at[t].storage;
-    if (storage >= g->first_backward_storage) return true;
+    if (!g->node || storage >= g->first_backward_storage || g->storages.at[storage].role == SG_ROLE_GRADIENT ||
+        is_constant(g, storage))
+        return true;
+    if (!sg_node_keeps(g, g->node, storage)) {
+        sg_graph_fail(g, SG_BAD_INPUT, "%s: the backward (%s) reads a tensor that the forward does not keep",
+                      sg_graph_module_name(g), sg_op_kind_name(reader));
+        return false;
+    }
     uint64_t from, to;
     tensor_range(g, t, &from, &to);
     for (int32_t i = g->storage_state.at[storage].last_write; i >= 0; i = g->writes.at[i].previous) {
         const sg_write *write = &g->writes.at[i];
-        if (write->clock <= g->node_clock) break;
+        if (write->clock <= g->node->clock) break;
         if (write->to <= from || write->from >= to) continue;
         sg_graph_fail(g, SG_BAD_INPUT,
                       "%s: %s wrote in place over a tensor whose old value the backward (%s) needs: do not do that "
                       "operation in place",
-                      module_name(g), sg_op_kind_name((sg_op_kind)g->ops.at[write->op].kind), sg_op_kind_name(reader));
+                      sg_graph_module_name(g), sg_op_kind_name((sg_op_kind)g->ops.at[write->op].kind),
+                      sg_op_kind_name(reader));
         return false;
     }
     return true;
@@ -302,14 +230,9 @@ static bool sound_tensors(sg_graph *g, const sg_tid *t, int n) {
     return true;
 }
 
-/* What the backward reads of the forward is saved: its storage lives from one to the other. */
-static bool note_reads(sg_graph *g, const sg_record *r) {
-    for (int i = 0; i < r->n_in && g->in_backward; i++) {
-        if (!check_unspoilt(g, r->in[i], r->kind)) return false;
-        int32_t storage = g->tensors.at[r->in[i]].storage;
-        if (storage < g->first_backward_storage && g->storages.at[storage].role == SG_ROLE_TEMPORARY)
-            g->storages.at[storage].role = SG_ROLE_SAVED;
-    }
+static bool check_reads(sg_graph *g, const sg_record *r) {
+    for (int i = 0; i < r->n_in && g->in_backward; i++)
+        if (!check_saved(g, r->in[i], r->kind)) return false;
     return true;
 }
 
@@ -319,9 +242,9 @@ static bool record(sg_graph *g, const sg_record *r, uint32_t *args) {
     if (r->into && !sound_tensors(g, r->into, r->n_out)) return false;
     if (!gather_descs(g, r) || !check_sizes(g, r)) return false;
     sg_op op = {.kind = r->kind, .n_in = r->n_in, .n_out = r->n_out, .attrs = *r->attrs, .desc = g->scratch.at};
-    int32_t index = intern(g, &op);
+    int32_t index = sg_graph_intern(g, &op);
     size_t n_in = (size_t)r->n_in, n_out = (size_t)r->n_out;
-    if (index < 0 || !note_reads(g, r) || !room_for_args(g, n_in + n_out, args)) return false;
+    if (index < 0 || !check_reads(g, r) || !room_for_args(g, n_in + n_out, args)) return false;
     sg_tid *in = &g->args.at[*args], *out = in + n_in;
     if (n_in) memcpy(in, r->in, n_in * sizeof *in);
     bool tracked = records_gradient(g, r->rule, in, r->n_in);
@@ -353,7 +276,7 @@ static sg_tid view_entry(sg_graph *g, sg_tid base, const sg_desc *desc, int64_t 
     const sg_tensor from = g->tensors.at[base];
     uint64_t start = (uint64_t)from.offset_bytes + (uint64_t)offset * sg_dtype_bytes((sg_dtype)desc->dtype);
     if (start + sg_desc_span_bytes(desc) > g->storages.at[from.storage].bytes) {
-        sg_graph_fail(g, SG_BAD_INPUT, "%s: a view reaches past the end of its tensor", module_name(g));
+        sg_graph_fail(g, SG_BAD_INPUT, "%s: a view reaches past the end of its tensor", sg_graph_module_name(g));
         return SG_NO_TENSOR;
     }
     uint32_t args;

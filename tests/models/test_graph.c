@@ -112,6 +112,43 @@ static void saved_is_what_the_backward_reads(void **state) {
     sg_training_free(t);
 }
 
+/* The class in which the facts were taken keeps a power's result too. */
+static void powers_keep_what_their_release_keeps(void **state) {
+    (void)state;
+    for (int cuda = 0; cuda < 2; cuda++) {
+        sg_graph *g = new_graph(SG_FRAMEWORK_PYTORCH_EAGER, cuda ? SG_DEVICE_CLASS_CUDA : SG_DEVICE_CLASS_CPU);
+        sg_tid w = weight(g, "w", 2, N(2, 8));
+        sg_program_begin(g, "update");
+        sg_tid x = sg_scale(g, w, 2), y = sg_unary(g, SG_FN_SQUARE, x, 0, 0);
+        sg_backward(g, sg_mean_all(g, y), true, true);
+        sg_program_end(g);
+        sg_training *t = finish(g);
+        assert_int_equal(t->storages[t->tensors[x].storage].role, SG_ROLE_SAVED);
+        assert_int_equal(t->storages[t->tensors[y].storage].role, cuda ? SG_ROLE_SAVED : SG_ROLE_TEMPORARY);
+        sg_training_free(t);
+    }
+}
+
+/* A result that nobody reads keeps its graph, and that its saved tensors, as long as the forward holds it. */
+static void a_held_result_keeps_its_graph(void **state) {
+    (void)state;
+    for (int held = 0; held < 2; held++) {
+        sg_graph *g = eager();
+        sg_tid w = weight(g, "w", 2, N(2, 8)), v = weight(g, "v", 2, N(2, 8));
+        sg_program_begin(g, "update");
+        sg_tid x = sg_scale(g, w, 2);
+        sg_tid unused = sg_unary(g, SG_FN_GELU_TANH, sg_mul(g, x, v), 0, 0);
+        if (held) sg_hold_forward(g, unused);
+        sg_backward(g, sg_mean_all(g, v), true, true);
+        sg_program_end(g);
+        sg_training *t = finish(g);
+        assert_int_equal(t->storages[t->tensors[x].storage].role, held ? SG_ROLE_SAVED : SG_ROLE_TEMPORARY);
+        assert_true(freed_at(t, 0, x) < mark_at(t, 0, SG_MARK_BACKWARD));
+        assert_int_equal(freed_at(t, 0, x) > freed_at(t, 0, unused) - 3, held);
+        sg_training_free(t);
+    }
+}
+
 static void gradients_live_until_zero_grad(void **state) {
     (void)state;
     sg_graph *g = eager();
@@ -518,6 +555,8 @@ int main(void) {
         cmocka_unit_test(temporaries_are_freed_after_their_last_use),
         cmocka_unit_test(a_held_tensor_outlives_its_last_use),
         cmocka_unit_test(saved_is_what_the_backward_reads),
+        cmocka_unit_test(powers_keep_what_their_release_keeps),
+        cmocka_unit_test(a_held_result_keeps_its_graph),
         cmocka_unit_test(gradients_live_until_zero_grad),
         cmocka_unit_test(accumulation_crosses_programs),
         cmocka_unit_test(accumulation_needs_a_beginning),
