@@ -38,8 +38,6 @@ static sg_saved saved_by_unary(const sg_graph *g, sg_fn fn) {
     case SG_FN_NOT:
     case SG_FN_SIGN:
     case SG_FN_FLOOR: return inputs(0);
-    case SG_FN_SQUARE:
-    case SG_FN_POW: return (sg_saved){1, g->profile.keeps_power ? OUTPUT_0 : 0};
     case SG_FN_RECIPROCAL: return sg_graph_eager(g) ? outputs(OUTPUT_0) : inputs(1);
     default: return sg_fn_saves_output(fn) ? outputs(OUTPUT_0) : inputs(1);
     }
@@ -74,8 +72,16 @@ static sg_saved saved_by_op(const sg_graph *g, const sg_op *op, const sg_tid *in
 }
 
 sg_saved sg_node_saved(const sg_graph *g, const sg_node *node) {
-    if (node->rule != SG_RULE_OP) return inputs(0);
-    return saved_by_op(g, &g->ops.at[node->op], &g->tape_args.at[node->args]);
+    sg_saved saved = inputs(0);
+    if (node->rule == SG_RULE_OP) saved = saved_by_op(g, &g->ops.at[node->op], &g->tape_args.at[node->args]);
+    if (node->keeps_output) saved.outputs |= OUTPUT_0;
+    return saved;
+}
+
+void sg_keep_for_backward(sg_graph *g, sg_tid t) {
+    if (!sg_graph_has(g, t)) return;
+    int32_t node = g->tensor_state.at[t].node;
+    if (node >= 0 && (size_t)node < g->tape.count) g->tape.at[node].keeps_output = true;
 }
 
 /* The k-th operand of a node (inputs, then outputs), or SG_NO_TENSOR when the node does not keep it. */

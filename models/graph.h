@@ -27,12 +27,12 @@ typedef struct sg_profile {
     bool fused_optimizer;   /* ADAMW */
     bool int64_pool_index;
     bool unused_results; /* results that nobody reads are computed all the same */
-    /* Three things in which PyTorch's releases differ; true: as in the release in which the counts of operations and of
-     * saved bytes that this program is checked against were taken (1.13), false: as in 2.x. */
-    bool keeps_power;      /* x^a keeps its result for the backward, beside x */
-    bool composed_silu;    /* silu's backward is seven calls, not one kernel */
-    bool copies_attention; /* fused attention returns [b, h, t, d] in memory: joining the heads copies */
-    bool autocast;         /* fp16/bf16 autocast over fp32 weights */
+    /* Keep for the backward what PyTorch 1.13 keeps and 2.15 does not: the square in a hand-written RMS norm beside its
+     * input, what a result that nobody reads was made from while a local names it, a copy of fused attention's output. The
+     * sizing sheets and the memory that SmolVLA's training logs show (19.9 to 20.6 GiB at batch 64) have these. */
+    bool keeps_more;
+    bool composed_silu; /* silu's backward is seven calls, as the dispatcher shows it, not one kernel */
+    bool autocast;      /* fp16/bf16 autocast over fp32 weights */
     sg_dtype autocast_dtype;
     sg_compute compute_f32; /* how fp32 products are formed: F32, TF32 */
 } sg_profile;
@@ -94,6 +94,8 @@ void sg_hold_program(sg_graph *g, sg_tid tensor);
 /* Backward of scalar `loss` (starts with a ones-like fill), parameters' gradients become ready as they are complete.
  * `first_micro_step` false: gradients exist already and are accumulated into. `last_micro_step` false: no GRAD_READY. */
 void sg_backward(sg_graph *g, sg_tid loss, bool first_micro_step, bool last_micro_step);
+/* The graph keeps t, whose maker need not keep it, until the backward has passed that maker. */
+void sg_keep_for_backward(sg_graph *g, sg_tid t);
 
 typedef struct sg_optimizer_spec {
     bool decoupled_weight_decay;                           /* AdamW; false: Adam (weight decay must be 0) */

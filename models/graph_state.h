@@ -46,7 +46,8 @@ typedef enum sg_rule {
 typedef struct sg_node {
     uint8_t rule;
     bool reached;
-    int32_t op; /* unique op, or -1 for a view */
+    bool keeps_output; /* output 0 is kept for the backward although the rule does not read it */
+    int32_t op;        /* unique op, or -1 for a view */
     int32_t module;
     int32_t n_in, n_out;
     uint32_t args;  /* first of its tensors (inputs, outputs) in tape_args */

@@ -61,7 +61,7 @@ sg_tid sg_rms_norm(sg_graph *g, sg_tid x, sg_tid weight, double eps) {
 
 /* What the kernel writes: [b, h, t, d], or [b, t, h, d] returned transposed, so that joining the heads needs no copy. */
 static sg_desc attention_output(const sg_graph *g, const sg_desc *q) {
-    if (g->profile.copies_attention) return contiguous_like(q);
+    if (g->profile.keeps_more) return contiguous_like(q);
     sg_desc out =
         sg_desc_make((sg_dtype)q->dtype, 4, (const int64_t[]){q->size[0], q->size[2], q->size[1], q->size[3]});
     int64_t tokens = out.stride[1];

@@ -16,9 +16,8 @@ sg_profile sg_profile_make(sg_framework framework, sg_device_class device_class)
         .fused_optimizer = !eager,
         .int64_pool_index = eager,
         .unused_results = eager,
-        .keeps_power = eager && cuda,
+        .keeps_more = eager && cuda,
         .composed_silu = eager && cuda,
-        .copies_attention = eager && cuda,
         .compute_f32 = SG_COMPUTE_F32,
     };
 }

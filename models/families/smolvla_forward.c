@@ -233,7 +233,8 @@ static sg_tid run_layers(sg_graph *g, layers *l, sg_tid mask, sg_tid positions) 
     }
     if (cuts) {
         sg_module_begin(g, SG_TEXT_MODEL);
-        sg_hold_forward(g, sg_rms_norm_apply(g, &l->m->text_norm, l->prefix)); /* returned, read by nobody */
+        sg_tid unread = sg_rms_norm_apply(g, &l->m->text_norm, l->prefix);
+        if (sg_graph_profile(g)->keeps_more) sg_hold_forward(g, unread);
         sg_module_end(g);
     }
     sg_module_begin(g, SG_EXPERT_MODEL);

@@ -32,7 +32,9 @@ static sg_tid rms_norm_composed(sg_graph *g, const sg_norm_layer *layer, sg_tid 
     sg_dtype dtype = (sg_dtype)desc->dtype;
     uint32_t last = 1u << (desc->ndim - 1);
     sg_tid wide = sg_to(g, x, SG_F32);
-    sg_tid variance = sg_reduce(g, SG_FN_MEAN, sg_unary(g, SG_FN_SQUARE, wide, 0, 0), last, true);
+    sg_tid square = sg_unary(g, SG_FN_SQUARE, wide, 0, 0);
+    if (sg_graph_profile(g)->keeps_more) sg_keep_for_backward(g, square);
+    sg_tid variance = sg_reduce(g, SG_FN_MEAN, square, last, true);
     sg_tid scale = sg_unary(g, SG_FN_RSQRT, sg_add_scalar(g, variance, layer->eps), 0, 0);
     return sg_mul(g, layer->weight, sg_to(g, sg_mul(g, wide, scale), dtype));
 }
