@@ -356,7 +356,8 @@ static void compute(op_case *c, double **in, double **out) {
         fail_msg("%s: %s", c->label, status.text);
 }
 
-/* S of every output: largest movement over its elements and a few draws of signs, summed over the inputs. */
+/* S of every output: largest movement over its elements and a few draws of signs, summed over the inputs. Equal signs show
+ * the size of sums whose terms do not cancel. */
 static void movements(op_case *c, double *moved) {
     const double h = 0x1p-20;
     int n_in = c->op.n_in, n_out = c->op.n_out;
@@ -369,14 +370,17 @@ static void movements(op_case *c, double *moved) {
     }
     for (int i = 0; i < n_in; i++) in[i] = c->value[i];
     compute(c, in, base);
-    int draws = sg_desc_count(&c->desc[n_in]) < 64 ? 4 : 1;
+    int draws = sg_desc_count(&c->desc[n_in]) < 64 ? 5 : 2; /* all up, then signs at random */
     for (int i = 0; i < n_in; i++) {
         if (!sg_dtype_is_float((sg_dtype)c->desc[i].dtype)) continue;
         size_t count = (size_t)sg_desc_count(&c->desc[i]);
         double most[OP_CASE_TENSORS] = {0};
         in[i] = allocate(count);
         for (int draw = 0; draw < draws; draw++) {
-            for (size_t e = 0; e < count; e++) in[i][e] = c->value[i][e] * (1 + (next_unit(&signs) < 0.5 ? -h : h));
+            for (size_t e = 0; e < count; e++) {
+                bool down = draw > 0 && next_unit(&signs) < 0.5;
+                in[i][e] = c->value[i][e] * (1 + (down ? -h : h));
+            }
             compute(c, in, out);
             for (int o = 0; o < n_out; o++)
                 for (int64_t e = 0; e < sg_desc_count(&c->desc[n_in + o]); e++)

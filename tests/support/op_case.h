@@ -1,9 +1,9 @@
 /* op_case.h: one op on given data, run on a device and on the reference, and compared.
  *
  * The bound is not a chosen tolerance but what rounding makes: let S be how far an output moves, relative to h, when every
- * floating-point input is moved by a random sign times h (found with the reference in double; plus what cancels inside
- * gelu and silu), n the number of terms an output sums, eps the unit roundoff of the products, u that of the output. Then
- * |got - want| <= 4 eps sqrt(n) S + 2 u |want|. Kinds that only move or choose values must agree exactly. Outputs are
+ * floating-point input is moved by h times signs, equal or random (found with the reference in double; plus what cancels
+ * inside gelu and silu), n the number of terms an output sums, eps the unit roundoff of the products, u that of the output.
+ * Then |got - want| <= 4 eps sqrt(n) S + 2 u |want|. Kinds that only move or choose values must agree exactly. Outputs are
  * surrounded by guard bytes, and bytes that belong to no element must keep what they held. */
 #ifndef SG_TESTS_SUPPORT_OP_CASE_H
 #define SG_TESTS_SUPPORT_OP_CASE_H
