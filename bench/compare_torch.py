@@ -135,6 +135,8 @@ def fit_machine(ours, python, options, folder):
     """measure -> probe -> fit; the path of the machine file."""
     run, probe, machine = (os.path.join(folder, name) for name in ("run.h5", "probe.json", "machine.h5"))
     measured = [("act", ["--batch", "1,2,4", "--cameras", 2, "--image-size", "480x640"]), ("ppo", ["--envs", 64])]
+    if options.smolvla_batches:  # bf16 products have a rate of their own
+        measured.append(("smolvla", ["--batch", 1, "--cameras", 1]))
     for policy, arguments in measured:
         ours.run("measure", policy, *arguments, "--device", "cpu", "--threads", options.threads, "--time-budget", options.seconds,
                  "-o", run, "--json", "--quiet")  # fmt: skip

@@ -17,8 +17,7 @@ sg_code sg_target_load(const sg_args *args, sg_target *target, sg_status *status
         if (code != SG_OK) sg_machine_clear(&target->machine);
         if (code != SG_OK) return code;
     }
-    bool cuda = strcmp(target->machine.device_class, "cuda") == 0;
-    target->device_class = cuda ? SG_DEVICE_CLASS_CUDA : SG_DEVICE_CLASS_CPU;
+    target->device_class = sg_machine_device_class(&target->machine);
     return SG_OK;
 }
 
