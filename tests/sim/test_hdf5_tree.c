@@ -119,6 +119,15 @@ static void test_round_trip(void **state) {
     sg_h5tree_free(tree);
 }
 
+/* The library is told a file's name although all is in memory: what the working folder holds must not matter. */
+static void test_any_folder(void **state) {
+    char before[512];
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(SG_BINARY_DIR), 0); /* it holds a file named stepgauge */
+    test_round_trip(state);
+    assert_int_equal(chdir(before), 0);
+}
+
 static void test_set_replaces(void **state) {
     (void)state;
     sg_h5tree *tree = make_tree();
@@ -492,17 +501,12 @@ static void test_flat_form(void **state) {
 int main(void) {
 #define SCENE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        SCENE(test_round_trip),
-        SCENE(test_large_text_round_trip),
-        cmocka_unit_test(test_set_replaces),
-        SCENE(test_bad_places),
-        cmocka_unit_test(test_refused_values),
-        SCENE(test_unwritable_folder),
-        SCENE(test_full_disk),
-        SCENE(test_two_writers),
-        SCENE(test_symbolic_link_stays),
-        SCENE(test_hostile_structures),
-        cmocka_unit_test(test_mutated_images),
+        SCENE(test_round_trip),           SCENE(test_large_text_round_trip),
+        SCENE(test_any_folder),           cmocka_unit_test(test_set_replaces),
+        SCENE(test_bad_places),           cmocka_unit_test(test_refused_values),
+        SCENE(test_unwritable_folder),    SCENE(test_full_disk),
+        SCENE(test_two_writers),          SCENE(test_symbolic_link_stays),
+        SCENE(test_hostile_structures),   cmocka_unit_test(test_mutated_images),
         cmocka_unit_test(test_flat_form),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
