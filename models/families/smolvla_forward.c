@@ -271,6 +271,7 @@ sg_tid sg_smolvla_forward(sg_graph *g, void *policy) {
     const int64_t noise_size[] = {m->batch, m->chunk, m->max_action};
     for (int64_t i = 0; i < m->cameras; i++) {
         images[i] = fit_image(g, m, m->image[i]);
+        sg_hold_forward(g, images[i]); /* a list of the forward names them all */
         seen = ones(g, m->batch, 1);
     }
     sg_tid state = widen(g, m->state_in, m->max_state), action = widen(g, m->action_in, m->max_action);

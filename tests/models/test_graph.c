@@ -1,6 +1,8 @@
 /* Recording: lifetimes, accumulation, optimizer, mixed precision, refusals. */
 #include "tests/models/graph_fixture.h"
 
+#include <time.h>
+
 /* ---- looking at programs ------------------------------------------------------------------------------------------ */
 
 static int64_t count_entries(const sg_training *t, size_t program, sg_entry_kind kind, int32_t index) {
@@ -397,6 +399,37 @@ static void equal_ops_are_interned(void **state) {
     sg_training_free(t);
 }
 
+/* ---- time ---------------------------------------------------------------------------------------------------------------- */
+
+static double build_s(int layers) {
+    struct timespec from, to;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
+    sg_graph *g = eager();
+    sg_tid x = input(g, 2, N(2, 8)), w[2000];
+    for (int i = 0; i < layers; i++) w[i] = weight(g, "w", 2, N(8, 8));
+    sg_program_begin(g, "update");
+    for (int i = 0; i < layers; i++) x = sg_relu(g, sg_linear(g, x, w[i], SG_NO_TENSOR), true);
+    sg_backward(g, sg_mean_all(g, x), true, true);
+    sg_optimizer_step(g, &ADAMW);
+    sg_program_end(g);
+    sg_training_free(finish(g));
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
+    return (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
+}
+
+/* Ten times the layers take about ten times as long; anything quadratic would take a hundred times. */
+static void building_takes_linear_time(void **state) {
+    (void)state;
+    double few = 1e9, many = 1e9;
+    for (int i = 0; i < 5; i++) {
+        double s = build_s(200);
+        if (s < few) few = s;
+        s = build_s(2000);
+        if (s < many) many = s;
+    }
+    assert_true(many < 40 * few);
+}
+
 /* ---- refusals ---------------------------------------------------------------------------------------------------- */
 
 static void in_place_over_a_saved_tensor_is_refused(void **state) {
@@ -571,6 +604,7 @@ int main(void) {
         cmocka_unit_test(native_images_are_channels_last),
         cmocka_unit_test(modules_include_their_children),
         cmocka_unit_test(equal_ops_are_interned),
+        cmocka_unit_test(building_takes_linear_time),
         cmocka_unit_test(in_place_over_a_saved_tensor_is_refused),
         cmocka_unit_test(in_place_relu_is_fine),
         cmocka_unit_test(misuse_is_a_sentence),
