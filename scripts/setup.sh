@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# Installs what stepgauge is built from (Debian 12; root or sudo) and builds it. Usage: scripts/setup.sh [PRESET]
+# Installs what stepgauge is built from (Debian 12; root or sudo) and builds it. Usage: scripts/setup.sh [PRESET [TARGET...]]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=${1:-release}
+shift $(($# > 0))
+targets=()
+[ $# -eq 0 ] || targets=(--target "$@")
 
 packages=(
   gcc g++ clang clang-format clang-tidy cmake ninja-build pkg-config python3
@@ -25,4 +28,4 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 [ -f "build/$preset/build.ninja" ] || cmake --preset "$preset" >&2
-cmake --build --preset "$preset" >&2
+cmake --build --preset "$preset" "${targets[@]}" >&2
