@@ -42,6 +42,7 @@ struct sg_loader {
     /* simulated */
     double *worker_free_s; /* when each worker is free */
     double *taken_s;       /* when the last `window` batches were taken */
+    double last_s;         /* the caller's clock at the last call */
 };
 
 /* LeRobot's prefetch_factor (lerobot configs, 2026). */
@@ -55,16 +56,23 @@ static double batch_s(const sg_loader *l) {
     return frames * l->options.frame_s + (double)t->batch * l->options.sample_s;
 }
 
+/* A virtual clock was set back: what was under way goes back with it. */
+static void set_back(sg_loader *l, double seconds) {
+    for (int i = 0; i < l->options.workers; i++) l->worker_free_s[i] -= seconds;
+    for (int64_t i = 0; i < l->window; i++) l->taken_s[i] -= seconds;
+}
+
 /* A batch starts when its worker is free and the batch `window` before it has been taken. */
 static double simulate(sg_loader *l, double now) {
     if (l->options.workers == 0) return batch_s(l);
+    if (now < l->last_s) set_back(l, l->last_s - now);
     if (l->taken == 0)
         for (int i = 0; i < l->options.workers; i++) l->worker_free_s[i] = now;
     double *free_s = &l->worker_free_s[l->taken % l->options.workers], *taken_s = &l->taken_s[l->taken % l->window];
     double start = l->taken < l->window ? *free_s : fmax(*free_s, *taken_s);
     *free_s = start + batch_s(l);
     double wait = fmax(0, *free_s - now);
-    *taken_s = now + wait;
+    *taken_s = l->last_s = now + wait;
     l->taken++;
     return wait;
 }
