@@ -162,6 +162,7 @@ typedef enum sg_op_class {
 } sg_op_class;
 
 /* Functions of UNARY, BINARY, TERNARY, REDUCE, RANDOM and FOREACH. a = alpha, b = beta. */
+/* clang-format off */
 #define SG_FN_LIST(X)                                                                                                  \
     X(NONE)                                                                                                            \
     /* unary */                                                                                                        \
@@ -177,6 +178,7 @@ typedef enum sg_op_class {
         X(CLAMP_BWD) /* x where a <= y <= b, else 0 (z = y) */ X(MASKED_FILL) /* y ? a : x (z = y) */ /* reduce */     \
         X(SUM) X(MEAN) X(ANY) X(STD) /* unbiased */                                                   /* random */     \
         X(UNIFORM) X(NORMAL) X(INTEGER) X(PERMUTATION) X(BERNOULLI)
+/* clang-format on */
 
 typedef enum sg_fn {
 #define X(name) SG_FN_##name,
