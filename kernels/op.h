@@ -163,21 +163,22 @@ typedef enum sg_op_class {
 
 /* Functions of UNARY, BINARY, TERNARY, REDUCE, RANDOM and FOREACH. a = alpha, b = beta. */
 /* clang-format off */
-#define SG_FN_LIST(X)                                                                                                  \
-    X(NONE)                                                                                                            \
-    /* unary */                                                                                                        \
-    X(RELU)                                                                                                            \
-    X(GELU_TANH)                                                                                                       \
-    X(GELU_ERF)                                                                                                        \
-    X(SILU) X(ELU) X(TANH) X(SIGMOID) X(EXP) X(LOG) X(SIN) X(COS) X(SQRT) X(RSQRT) X(SQUARE) X(ABS) X(NEG) X(SIGN)     \
-        X(RECIPROCAL) X(AFFINE) /* a x + b */ X(CLAMP) /* to [a, b] */ X(NOT) X(POW) /* x^a */                         \
-        X(DIV_SCALAR) /* x / a */ X(FLOOR)                                           /* binary */                      \
-        X(ADD) X(SUB) X(MUL) X(DIV) X(MAX) X(MIN) X(LERP) /* x + a (y - x) */ X(SQUARED_DIFF) X(ABS_DIFF) X(EQ) X(NE)  \
-            X(LT) X(LE) X(GT) X(GE) X(AND) X(OR) X(ATAN2) X(POWV) /* x^y */                  /* ternary */             \
-        X(WHERE) X(ADDCMUL) /* x + a y z */ X(ADDCDIV) /* x + a y / z */ X(SQUARED_DIFF_BWD) /* a 2 (y - z) x */       \
-        X(CLAMP_BWD) /* x where a <= y <= b, else 0 (z = y) */ X(MASKED_FILL) /* y ? a : x (z = y) */ /* reduce */     \
-        X(SUM) X(MEAN) X(ANY) X(STD) /* unbiased */                                                   /* random */     \
-        X(UNIFORM) X(NORMAL) X(INTEGER) X(PERMUTATION) X(BERNOULLI)
+#define SG_FN_LIST(X)                                                                                         \
+    X(NONE)                                                                                                   \
+    /* unary: AFFINE a x + b; CLAMP to [a, b]; POW x^a; DIV_SCALAR x / a */                                   \
+    X(RELU) X(GELU_TANH) X(GELU_ERF) X(SILU) X(ELU) X(TANH) X(SIGMOID) X(EXP) X(LOG) X(SIN) X(COS) X(SQRT)    \
+    X(RSQRT) X(SQUARE) X(ABS) X(NEG) X(SIGN) X(RECIPROCAL) X(AFFINE) X(CLAMP) X(NOT) X(POW) X(DIV_SCALAR)     \
+    X(FLOOR)                                                                                                  \
+    /* binary: LERP x + a (y - x); POWV x^y */                                                                \
+    X(ADD) X(SUB) X(MUL) X(DIV) X(MAX) X(MIN) X(LERP) X(SQUARED_DIFF) X(ABS_DIFF) X(EQ) X(NE) X(LT) X(LE)     \
+    X(GT) X(GE) X(AND) X(OR) X(ATAN2) X(POWV)                                                                 \
+    /* ternary: ADDCMUL x + a y z; ADDCDIV x + a y / z; SQUARED_DIFF_BWD a 2 (y - z) x;                       \
+     * CLAMP_BWD x where a <= y <= b, else 0 (z = y); MASKED_FILL y ? a : x (z = y) */                        \
+    X(WHERE) X(ADDCMUL) X(ADDCDIV) X(SQUARED_DIFF_BWD) X(CLAMP_BWD) X(MASKED_FILL)                            \
+    /* reduce: STD unbiased */                                                                                \
+    X(SUM) X(MEAN) X(ANY) X(STD)                                                                              \
+    /* random */                                                                                              \
+    X(UNIFORM) X(NORMAL) X(INTEGER) X(PERMUTATION) X(BERNOULLI)
 /* clang-format on */
 
 typedef enum sg_fn {
