@@ -118,7 +118,7 @@ void sg_graph_free(sg_graph *g) {
         g->storages.at,      g->storage_state.at, g->args.at,         g->parameters.at, g->parameter_state.at,
         g->inputs.at,        g->modules.at,       g->module_state.at, g->constants.at,  g->programs.at,
         g->blocks.at,        g->steps.at,         g->tape.at,         g->tape_args.at,  g->writes.at,
-        g->forward_holds.at, g->casts.at,         g->scratch.at,      g->grads.at};
+        g->forward_holds.at, g->program_holds.at, g->casts.at,        g->scratch.at,    g->grads.at};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]);
     sg_arena_free(g->arena);
     free(g);
