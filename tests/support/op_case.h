@@ -59,6 +59,13 @@ void op_case_check(op_bench *bench, op_case *c, const char *format, ...) SG_PRIN
  * a backward op that must fit its forward. */
 void op_case_solve(op_bench *bench, op_case *c, int n_out, double **out);
 
+/* Whether results lie within the bounds above; prints the first that does not. got, want: dense, per output. */
+bool op_case_compare(op_case *c, double *const *got, double *const *want);
+
+/* Zeros (to be freed); no memory ends the running test. */
+double *op_zeros(size_t count);
+/* In [0, 1), from a generator whose state this is. */
+double op_next_unit(uint64_t *state);
 /* Uniform values as dtype holds them (to be freed). */
 double *op_values(const sg_desc *desc, double low, double high, uint64_t seed);
 
