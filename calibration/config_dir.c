@@ -1,5 +1,6 @@
 #include "calibration/config_dir.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -105,27 +106,77 @@ void sg_names_clear(sg_names *names) {
     *names = (sg_names){0};
 }
 
+/* Letters and digits alone, in lower case: how names compare that people write in several ways. */
+static void squash(const char *name, char *out, size_t bytes) {
+    size_t n = 0;
+    for (; *name && n + 1 < bytes; name++)
+        if (isalnum((unsigned char)*name)) out[n++] = (char)tolower((unsigned char)*name);
+    out[n] = 0;
+}
+
+/* The one name that is the same but for case and separators, or NULL. */
+static const char *same_name(const sg_names *names, const char *name) {
+    const char *found = NULL;
+    char wanted[256], known[256];
+    squash(name, wanted, sizeof wanted);
+    for (size_t i = 0; i < names->count; i++) {
+        squash(names->name[i], known, sizeof known);
+        if (strcmp(wanted, known) != 0) continue;
+        if (found) return NULL;
+        found = names->name[i];
+    }
+    return found;
+}
+
+/* The names of which `part` is a part (every one for NULL), separated by commas; the number of them. */
+static size_t list_names(const sg_names *names, const char *part, char *out, size_t bytes) {
+    size_t used = 0, count = 0;
+    char wanted[256] = "", known[256];
+    if (part) squash(part, wanted, sizeof wanted);
+    out[0] = 0;
+    for (size_t i = 0; i < names->count; i++) {
+        squash(names->name[i], known, sizeof known);
+        if (part && (strlen(wanted) < 2 || !strstr(known, wanted))) continue;
+        int m = snprintf(out + used, bytes - used, "%s%s", count ? ", " : "", names->name[i]);
+        if (m < 0 || (size_t)m >= bytes - used) { /* a name is listed whole or not at all */
+            out[used] = 0;
+            break;
+        }
+        used += (size_t)m;
+        count++;
+    }
+    return count;
+}
+
+static sg_code unknown_name(const sg_names *names, const char *kind, const char *name, bool plain, sg_status *status) {
+    char list[900];
+    if (plain && list_names(names, name, list, sizeof list))
+        return sg_fail(status, SG_BAD_INPUT, "unknown name \"%.80s\" in %s: did you mean one of %s?", name, kind, list);
+    const char *near = plain ? sg_nearest(name, (const char *const *)names->name, names->count) : NULL;
+    (void)list_names(names, NULL, list, sizeof list);
+    if (near)
+        return sg_fail(status, SG_BAD_INPUT, "unknown name \"%.80s\" in %s: did you mean \"%s\"? Known are %s", name,
+                       kind, near, list);
+    return sg_fail(status, SG_BAD_INPUT, "unknown name \"%.80s\" in %s: known are %s", name, kind, list);
+}
+
+static bool is_file_of(const char *folder, const char *name, const char *ending, char *path, size_t bytes) {
+    struct stat info;
+    int n = snprintf(path, bytes, "%s/%s%s", folder, name, ending);
+    return n >= 0 && (size_t)n < bytes && stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
 sg_code sg_config_find(const char *config_dir, const char *kind, const char *name, const char *ending, char *path,
                        size_t bytes, sg_status *status) {
     char folder[SG_PATH_BYTES];
-    int n = -1;
-    bool plain = *name && !strchr(name, '/') && strlen(name) < 200;
-    if (join(folder, sizeof folder, config_dir, kind)) n = snprintf(path, bytes, "%s/%s%s", folder, name, ending);
-    struct stat info;
-    if (plain && n >= 0 && (size_t)n < bytes && stat(path, &info) == 0 && S_ISREG(info.st_mode)) return SG_OK;
+    bool plain = *name && !strchr(name, '/') && strlen(name) < 200,
+         whole = join(folder, sizeof folder, config_dir, kind);
+    if (plain && whole && is_file_of(folder, name, ending, path, bytes)) return SG_OK;
     sg_names names;
     sg_code code = sg_config_list(config_dir, kind, ending, &names, status);
     if (code) return code;
-    const char *near = plain ? sg_nearest(name, (const char *const *)names.name, names.count) : NULL;
-    char all[600] = "";
-    size_t used = 0;
-    for (size_t i = 0; i < names.count && used < sizeof all - 40; i++) {
-        int m = snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", names.name[i]);
-        if (m > 0) used += (size_t)m < sizeof all - used ? (size_t)m : sizeof all - used - 1;
-    }
-    code = near ? sg_fail(status, SG_BAD_INPUT, "unknown name \"%.80s\" in %s: did you mean \"%s\"? Known are %s", name,
-                          kind, near, all)
-                : sg_fail(status, SG_BAD_INPUT, "unknown name \"%.80s\" in %s: known are %s", name, kind, all);
+    const char *same = plain ? same_name(&names, name) : NULL;
+    if (!same || !is_file_of(folder, same, ending, path, bytes)) code = unknown_name(&names, kind, name, plain, status);
     sg_names_clear(&names);
     return code;
 }

@@ -23,7 +23,8 @@ sg_code sg_config_list(const char *config_dir, const char *kind, const char *end
                        sg_status *status);
 void sg_names_clear(sg_names *names);
 
-/* Path of configs/<kind>/<name><ending>. SG_BAD_INPUT when there is none; the message lists the nearest names. */
+/* Path of configs/<kind>/<name><ending>. Case and what is neither letter nor digit do not count where one name is meant
+ * ("RTX 4090"). SG_BAD_INPUT when there is none; the message lists the names that hold it, or the nearest and all. */
 sg_code sg_config_find(const char *config_dir, const char *kind, const char *name, const char *ending, char *path,
                        size_t bytes, sg_status *status);
 

@@ -99,17 +99,18 @@ static sg_code count_steps(planner *p, sg_status *status) {
 
 /* ---- one offer ----------------------------------------------------------------------------------------------------- */
 
-static sg_figure guess(double value, double log_sd) {
+static sg_figure guess(const planner *p, double value, double log_sd) {
     sg_log_sd parts = {.model = log_sd};
-    return sg_figure_make(value, parts, SG_EVIDENCE_DATA_SHEET, 0.9);
+    return sg_figure_make(value, parts, SG_EVIDENCE_DATA_SHEET, p->answer->interval);
 }
 
 static sg_figure wall_clock(const planner *p, const sg_offer_answer *a, bool rented) {
     double saves = p->request->save_every > 0 ? ceil((double)a->steps / (double)p->request->save_every) : 1;
     double epochs = p->frames > 0 && p->training->envs == 0 ? p->samples / (double)p->frames : 0;
-    sg_figure terms[4] = {
-        sg_figure_scaled(&a->step_s, (double)a->steps, 1), guess(rented ? RENTED_START_S : OWN_START_S, START_LOG_SD),
-        guess(saves * p->checkpoint_bytes / SAVE_BYTES_PER_S, SAVE_LOG_SD), guess(epochs * EPOCH_END_S, EPOCH_LOG_SD)};
+    sg_figure terms[4] = {sg_figure_scaled(&a->step_s, (double)a->steps, 1),
+                          guess(p, rented ? RENTED_START_S : OWN_START_S, START_LOG_SD),
+                          guess(p, saves * p->checkpoint_bytes / SAVE_BYTES_PER_S, SAVE_LOG_SD),
+                          guess(p, epochs * EPOCH_END_S, EPOCH_LOG_SD)};
     return sg_figure_sum(terms, 4);
 }
 
@@ -119,7 +120,8 @@ static double bill(double seconds, const sg_offer *offer) {
 }
 
 static sg_predict_options options_of(const sg_plan_request *r, int ranks) {
-    sg_predict_options o = {.ranks = ranks, .workers = r->workers, .config_dir = r->config_dir};
+    sg_predict_options o = {
+        .interval = r->interval, .ranks = ranks, .workers = r->workers, .config_dir = r->config_dir};
     o.cameras_known = r->dataset != NULL;
     for (size_t i = 0; i < r->policy.n_settings; i++) {
         if (strcmp(r->policy.settings[i].name, "cameras") == 0) o.cameras_known = true;
@@ -208,7 +210,7 @@ static sg_code answer_here(planner *p, sg_status *status) {
     sg_plan_answer *answer = p->answer;
     if (!here) return SG_OK;
     sg_offer_answer *a = &answer->here;
-    (void)snprintf(a->name, sizeof a->name, "this machine");
+    (void)snprintf(a->name, sizeof a->name, "%.47s", here->fitted_from[0] ? "this machine" : here->name);
     (void)snprintf(a->gpu, sizeof a->gpu, "%.63s", here->title[0] ? here->title : here->name);
     memcpy(a->machine, here->name, sizeof a->machine);
     a->cost_usd = (sg_figure){NAN, NAN, NAN, {0, 0, 0}, SG_EVIDENCE_OBSERVED};
@@ -317,6 +319,7 @@ static sg_code make(planner *p, const sg_offers *offers, sg_status *status) {
 sg_code sg_plan_make(const sg_plan_request *request, sg_plan_answer *answer, sg_status *status) {
     memset(answer, 0, sizeof *answer);
     answer->recommended = -1;
+    answer->interval = request->interval > 0 && request->interval < 1 ? request->interval : 0.9;
     planner p = {.request = request, .answer = answer};
     sg_offers offers;
     sg_code code = sg_offers_read(request->offers_path, request->config_dir, &offers, status);

@@ -13,6 +13,7 @@ typedef struct sg_plan_request {
     double epochs;
     int64_t save_every;            /* checkpoints each so many steps; 0 = none but the last */
     double budget_usd, deadline_s; /* 0 = none */
+    double interval;               /* probability of the intervals; 0 = 0.9 */
     int workers;
     const char *offers_path, *config_dir;
     const sg_machine *here;        /* fitted machine of this host, or NULL */
@@ -39,6 +40,7 @@ typedef struct sg_plan_answer {
     size_t n_offers; /* ranked: recommended first, excluded last */
     int recommended; /* index, or -1 */
     char recommendation[512];
+    double interval; /* probability of the intervals */
     sg_offer_answer here;
     bool has_here;
 } sg_plan_answer;

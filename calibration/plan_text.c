@@ -10,15 +10,15 @@ void sg_plan_duration(double seconds, char *out, size_t bytes) {
         (void)snprintf(out, bytes, "for ever");
         return;
     }
-    long long s = (long long)ceil(seconds), minutes = (s + 30) / 60, hours = (minutes + 30) / 60;
-    if (s < 120)
-        (void)snprintf(out, bytes, "%lld s", s);
-    else if (minutes < 100)
+    long long minutes = (long long)floor(seconds / 60 + 0.5);
+    if (seconds < 60)
+        (void)snprintf(out, bytes, "%.3g s", seconds);
+    else if (minutes < 60)
         (void)snprintf(out, bytes, "%lld min", minutes);
-    else if (hours < 48)
-        (void)snprintf(out, bytes, "%lld h %lld min", minutes / 60, minutes % 60);
+    else if (minutes < 48 * 60)
+        (void)snprintf(out, bytes, "%lld h %02lld min", minutes / 60, minutes % 60);
     else
-        (void)snprintf(out, bytes, "%lld d %lld h", hours / 24, hours % 24);
+        (void)snprintf(out, bytes, "%.1f days", seconds / 86400);
 }
 
 typedef struct text {
@@ -122,7 +122,8 @@ static void append_times(text *t, const sg_offer_answer *a) {
 
 static void append_here(text *t, const sg_plan_answer *answer) {
     if (!answer->has_here) return;
-    append(t, " This machine: ");
+    bool measured = strcmp(answer->here.name, "this machine") == 0;
+    append(t, " %s: ", measured ? "This machine" : answer->here.name);
     if (answer->here.excluded[0]) {
         append(t, "%s.", answer->here.excluded);
     } else {

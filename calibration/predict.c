@@ -137,6 +137,7 @@ sg_code sg_predictor_run(sg_predictor *predictor, const sg_machine *machine, con
     if (!code) code = walk(&w, l, status);
     if (!code && options->fit) code = ask_law(&w, l, predictor->config_dir, status);
     if (!code) sg_predict_figures(&w);
+    if (!code) prediction->batch = w.training->batch;
     sg_machine_clear(&w.machine);
     return code ? sg_fail_in(status, "predicting %s on %s", request->policy, machine->name) : SG_OK;
 }

@@ -92,7 +92,7 @@ static sg_code unknown_option(const char *name, sg_status *status) {
     const char *near = sg_nearest(name, known, TABLE_SIZE);
     if (near) return sg_fail(status, SG_BAD_INPUT, "unknown option '%.64s': did you mean '%s'?", name, near);
     return sg_fail(status, SG_BAD_INPUT,
-                   "unknown option '%.64s': 'stepgauge --help' lists the commands and their options", name);
+                   "unknown option '%.64s': 'stepgauge COMMAND --help' lists the options of a command", name);
 }
 
 static sg_code parse_int(const sg_arg *arg, const char *text, char **end, int64_t *out, sg_status *status) {
@@ -100,8 +100,8 @@ static sg_code parse_int(const sg_arg *arg, const char *text, char **end, int64_
     long long value = strtoll(text, end, 10);
     if (*end == text) return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': a whole number is expected", arg->name, text);
     if (errno == ERANGE || (double)value < arg->low)
-        return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': must be between %.0f and 9223372036854775807", arg->name,
-                       text, arg->low);
+        return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': a whole number of at least %.0f is expected", arg->name, text,
+                       arg->low);
     *out = value;
     return SG_OK;
 }

@@ -151,13 +151,16 @@ static void print_machine(const sg_machine *m) {
 void sg_print_fit(const sg_fit *fit, const sg_run *run) {
     print_machine(&fit->machine);
     print_laws(fit);
-    printf("\nResiduals, measured against fitted\n");
+    bool first = true;
     for (size_t i = 0; i < fit->n_residuals && i < run->n_points; i++) {
         if (isnan(fit->residuals[i])) continue;
+        if (first) printf("\nResiduals, measured against fitted\n");
+        first = false;
         const sg_point_config *c = &run->points[i].config;
         printf("  %-12s %s %-6lld ranks %lld  %+.1f %%\n", c->policy, c->envs > 0 ? "envs" : "batch",
                (long long)(c->envs > 0 ? c->envs : c->batch), (long long)c->ranks, 100 * fit->residuals[i]);
     }
+    if (fit->n_notes) printf("\n");
     for (size_t i = 0; i < fit->n_notes; i++) printf("Note: %s\n", fit->notes[i]);
 }
 

@@ -254,6 +254,11 @@ int sg_cmd_inspect(const sg_args *args) {
     /* A GPU is what people train on: its allocator and its dispatch decide what is shown unless asked otherwise. */
     sg_device_class device_class =
         args->device && strcmp(args->device, "cpu") == 0 ? SG_DEVICE_CLASS_CPU : SG_DEVICE_CLASS_CUDA;
+    if (args->batch.n > 1) {
+        (void)sg_fail(&status, SG_BAD_INPUT, "inspect takes one batch at a time: --batch %lld",
+                      (long long)args->batch.value[0]);
+        return sg_show_error(args, &status);
+    }
     if (sg_request_make(args, device_class, &request, &status) != SG_OK) return sg_show_error(args, &status);
     sg_training *training = NULL;
     inspection in = {0};

@@ -94,7 +94,7 @@ static int show(session *s, bool all_fit) {
         return sg_json_print(object, result);
     }
     sg_print_points(s->run.points, s->run.n_points);
-    if (s->args->output && s->run.n_points) printf("\nWritten to %s\n", s->args->output);
+    if (s->args->output && s->run.n_points && s->world.ranks == 1) printf("\nWritten to %s\n", s->args->output);
     if (s->interrupted) fprintf(stderr, "stepgauge: interrupted; what was measured is kept\n");
     return result;
 }

@@ -20,9 +20,10 @@ static json_t *json_offer(const sg_offer_answer *o) {
 json_t *sg_json_plan(const sg_plan_answer *plan) {
     json_t *offers = json_array();
     for (size_t i = 0; i < plan->n_offers; i++) (void)json_array_append_new(offers, json_offer(&plan->offers[i]));
-    json_t *object = json_pack("{s:I, s:I, s:I, s:o, s:s}", "steps", (json_int_t)plan->steps, "samples",
-                               (json_int_t)plan->samples, "steps_per_epoch", (json_int_t)plan->steps_per_epoch,
-                               "offers", offers, "recommendation", plan->recommendation);
+    json_t *object =
+        json_pack("{s:f, s:I, s:I, s:I, s:o, s:s}", "interval", plan->interval, "steps", (json_int_t)plan->steps,
+                  "samples", (json_int_t)plan->samples, "steps_per_epoch", (json_int_t)plan->steps_per_epoch, "offers",
+                  offers, "recommendation", plan->recommendation);
     if (plan->has_here) (void)json_object_set_new(object, "here", json_offer(&plan->here));
     return object;
 }
@@ -56,25 +57,32 @@ static void add_row(sg_table *table, const sg_offer_answer *o, bool with_provide
     sg_text steps = sg_show_count(o->steps), step = sg_show_seconds(o->step_s.value),
             peak = sg_show_bytes(o->peak_bytes.high);
     sg_text wall = range(&o->wall_clock_s, sg_show_duration), cost = range(&o->cost_usd, money);
-    const char *const row[] = {name,          o->gpus > 0 ? gpu : "CPU",    steps.s, step.s, wall.s, cost.s, peak.s,
+    const char *const row[] = {name,          o->gpus > 0 ? gpu : o->gpu,   steps.s, step.s, wall.s, cost.s, peak.s,
                                o->limited_by, sg_evidence_name(o->evidence)};
     sg_table_row(table, row);
 }
 
 void sg_print_plan(const sg_plan_answer *plan) {
-    const char *const header[] = {"offer",       "device",       "steps",      "step",    "wall-clock (90 %)",
-                                  "cost (90 %)", "memory up to", "limited by", "evidence"};
+    char wall[32], cost[32];
+    (void)snprintf(wall, sizeof wall, "wall-clock (%.3g %%)", 100 * plan->interval);
+    (void)snprintf(cost, sizeof cost, "cost (%.3g %%)", 100 * plan->interval);
+    const char *const header[] = {"offer", "device",       "steps",      "step",    wall,
+                                  cost,    "memory up to", "limited by", "evidence"};
     bool several = !one_provider(plan);
-    printf("%s steps of one process (%s per epoch), %s samples.", sg_show_count(plan->steps).s,
-           sg_show_count(plan->steps_per_epoch).s, sg_show_count(plan->samples).s);
+    printf("%s steps of one process", sg_show_count(plan->steps).s);
+    if (plan->steps_per_epoch > 0) printf(" (%s per epoch)", sg_show_count(plan->steps_per_epoch).s);
+    printf(", %s samples.", sg_show_count(plan->samples).s);
     if (plan->n_offers && !several)
         printf(" Offers of %s, prices of %s.", plan->offers[0].provider, plan->offers[0].price_date);
-    printf("\n\n");
-    sg_table *table = sg_table_new(9, header);
-    if (plan->has_here) add_row(table, &plan->here, false);
-    for (size_t i = 0; i < plan->n_offers; i++)
-        if (!plan->offers[i].excluded[0]) add_row(table, &plan->offers[i], several);
-    sg_table_print(table);
+    printf("\n");
+    if (plan->has_here || plan->recommended >= 0) {
+        printf("\n");
+        sg_table *table = sg_table_new(9, header);
+        if (plan->has_here) add_row(table, &plan->here, false);
+        for (size_t i = 0; i < plan->n_offers; i++)
+            if (!plan->offers[i].excluded[0]) add_row(table, &plan->offers[i], several);
+        sg_table_print(table);
+    }
     for (size_t i = 0, first = 1; i < plan->n_offers; i++) {
         const sg_offer_answer *o = &plan->offers[i];
         if (!o->excluded[0]) continue;
@@ -103,6 +111,7 @@ sg_plan_request sg_plan_request_of(const sg_args *args, const sg_request *reques
                           : 20000,
         .budget_usd = args->budget_usd > 0 ? args->budget_usd : 0,
         .deadline_s = args->deadline_h > 0 ? args->deadline_h * 3600 : 0,
+        .interval = args->interval > 0 ? args->interval : 0.9,
         .workers = args->workers.n ? (int)args->workers.value[0] : 4,
         .offers_path = args->offers,
         .config_dir = NULL,
@@ -119,8 +128,12 @@ static int answer(const sg_args *args, const sg_request *request, const sg_targe
     int result = plan.recommended >= 0 ? SG_OK : SG_NO;
     if (args->json)
         result = sg_json_print(sg_json_plan(&plan), result);
-    else
+    else {
         sg_print_plan(&plan);
+        if (what.steps == 0 && what.epochs == 0)
+            printf("\nNote: neither --epochs nor --steps was given: the framework's default of %s steps\n",
+                   sg_show_count(plan.steps).s);
+    }
     sg_plan_clear(&plan);
     return result;
 }

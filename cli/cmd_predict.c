@@ -26,8 +26,8 @@ static json_t *json_prediction(const sg_prediction *p, const sg_request *r, cons
                    {"env_steps_per_s", &p->env_steps_per_s}};
     json_t *object =
         json_pack("{s:s, s:s, s:s, s:I, s:I, s:f}", "policy", r->name, "framework",
-                  sg_framework_name(r->policy.framework), "machine", m->name, "batch", (json_int_t)r->policy.batch,
-                  "ranks", (json_int_t)r->policy.ranks, "interval", args->interval > 0 ? args->interval : 0.9);
+                  sg_framework_name(r->policy.framework), "machine", m->name, "batch", (json_int_t)p->batch, "ranks",
+                  (json_int_t)r->policy.ranks, "interval", args->interval > 0 ? args->interval : 0.9);
     for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
         if (isfinite(figures[i].figure->value))
             (void)json_object_set_new(object, figures[i].name, sg_json_figure(figures[i].figure));
@@ -54,8 +54,8 @@ static sg_text rate(double value) {
 
 static void print_prediction(const sg_prediction *p, const sg_request *r, const sg_machine *m, const sg_args *args) {
     double interval = args->interval > 0 ? args->interval : 0.9;
-    printf("%s as %s on %s (%s)\n", r->name, sg_framework_name(r->policy.framework), m->title[0] ? m->title : m->name,
-           m->name);
+    printf("%s as %s, batch %lld, on %s (%s)\n", r->name, sg_framework_name(r->policy.framework), (long long)p->batch,
+           m->title[0] ? m->title : m->name, m->name);
     printf("  figure                 value        (%.0f %% interval, evidence)\n", 100 * interval);
     sg_show_figure("step_s", &p->step_s, sg_show_seconds);
     sg_show_figure("  dataloading_s", &p->dataloading_s, sg_show_seconds);
@@ -75,8 +75,10 @@ static void print_prediction(const sg_prediction *p, const sg_request *r, const 
         "\nOf the update: forward %s, backward %s, optimizer %s, exposed sync %s; the device is busy %.0f %% of it.\n",
         sg_show_seconds(p->forward_s).s, sg_show_seconds(p->backward_s).s, sg_show_seconds(p->optimizer_s).s,
         sg_show_seconds(p->exposed_sync_s).s, 100 * p->device_busy_share);
-    printf("Limited by: %s. Memory: %s (%s).\n", p->limited_by, p->fits ? "fits" : "DOES NOT FIT",
-           sg_show_bytes((double)m->memory_bytes).s);
+    printf("Limited by: %s.", p->limited_by);
+    if (m->memory_bytes > 0)
+        printf(" Memory: %s (%s).", p->fits ? "fits" : "DOES NOT FIT", sg_show_bytes((double)m->memory_bytes).s);
+    printf("\n");
     for (size_t i = 0; i < p->n_warnings; i++) printf("Note: %s\n", p->warnings[i]);
 }
 

@@ -228,7 +228,7 @@ static void test_bad_sheets(void **state) {
 
     sg_machine m;
     sg_status status;
-    assert_int_equal(sg_machine_load("rtx4090", CONFIGS, &m, &status), SG_BAD_INPUT);
+    assert_int_equal(sg_machine_load("rtx-4091", CONFIGS, &m, &status), SG_BAD_INPUT);
     assert_contains(status.text, "did you mean \"rtx-4090\"");
     assert_contains(status.text, "a100-sxm-80gb");
     assert_int_equal(sg_machine_load("", CONFIGS, &m, &status), SG_BAD_INPUT);

@@ -324,8 +324,8 @@ static void test_durations(void **state) {
     static const struct {
         double seconds;
         const char *text;
-    } cases[] = {{0.2, "1 s"},          {38, "38 s"},        {125, "2 min"},        {3600, "60 min"},
-                 {12000, "3 h 20 min"}, {180000, "2 d 2 h"}, {INFINITY, "for ever"}};
+    } cases[] = {{0.2, "0.2 s"},        {38, "38 s"},         {125, "2 min"},        {3600, "1 h 00 min"},
+                 {12000, "3 h 20 min"}, {180000, "2.1 days"}, {INFINITY, "for ever"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[32];
         sg_plan_duration(cases[i].seconds, text, sizeof text);
