@@ -130,7 +130,7 @@ static int answer(const sg_args *args, const sg_request *request, const sg_targe
         result = sg_json_print(sg_json_plan(&plan), result);
     else {
         sg_print_plan(&plan);
-        if (what.steps == 0 && what.epochs == 0)
+        if (what.steps == 0 && what.epochs == 0 && strcmp(request->name, "ppo") != 0)
             printf("\nNote: neither --epochs nor --steps was given: the framework's default of %s steps\n",
                    sg_show_count(plan.steps).s);
     }

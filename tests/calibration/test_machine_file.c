@@ -231,6 +231,11 @@ static void test_bad_sheets(void **state) {
     assert_int_equal(sg_machine_load("rtx-4091", CONFIGS, &m, &status), SG_BAD_INPUT);
     assert_contains(status.text, "did you mean \"rtx-4090\"");
     assert_contains(status.text, "a100-sxm-80gb");
+    assert_int_equal(sg_machine_load("a100", CONFIGS, &m, &status), SG_BAD_INPUT);
+    assert_contains(status.text, "one of a100-pcie-40gb, a100-pcie-80gb, a100-sxm-40gb, a100-sxm-80gb?");
+    assert_int_equal(sg_machine_load("RTX 4090", CONFIGS, &m, &status), SG_OK); /* case and separators do not count */
+    assert_string_equal(m.name, "rtx-4090");
+    sg_machine_clear(&m);
     assert_int_equal(sg_machine_load("", CONFIGS, &m, &status), SG_BAD_INPUT);
     assert_int_equal(sg_machine_load("no/such.yaml", CONFIGS, &m, &status), SG_BAD_INPUT);
     assert_contains(status.text, "no/such.yaml");

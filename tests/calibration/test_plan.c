@@ -257,7 +257,15 @@ static void test_here_and_own_offers(void **state) {
     assert_true(a.has_here);
     assert_true(isnan(a.here.cost_usd.value));
     assert_string_equal(a.here.machine, "rtx-3090");
+    assert_contains(a.recommendation, " rtx-3090: "); /* a data sheet is not this machine */
+    double span = log(cheap->wall_clock_s.high / cheap->wall_clock_s.low);
+    sg_plan_clear(&a);
+    (void)snprintf(here.fitted_from, sizeof here.fitted_from, "a fit");
+    r.interval = 0.5;
+    plan(&r, &a);
     assert_contains(a.recommendation, "This machine: ");
+    cheap = offer_of(&a, "cheap");
+    assert_true(log(cheap->wall_clock_s.high / cheap->wall_clock_s.low) < 0.7 * span);
     sg_plan_clear(&a);
     (void)unlink(path);
     (void)unlink(sheet);
