@@ -104,6 +104,17 @@ static sg_code start_machine(const sg_run *run, const sg_machine *prior, sg_mach
     return SG_OK;
 }
 
+/* The efficiency that most of the measured time rests on is the matrix products' or the convolutions'. */
+static void note_doubt(sg_fit *fit) {
+    static const sg_machine_id main_rates[] = {SG_M_EFF_GEMM, SG_M_EFF_CONV};
+    for (size_t i = 0; i < sizeof main_rates / sizeof main_rates[0]; i++) {
+        const sg_machine_parameter *p = &fit->machine.p[main_rates[i]];
+        if (p->evidence == SG_EVIDENCE_CALIBRATED && p->log_sd > 0.3)
+            sg_fit_note(fit, "%s is known to a factor of %.1f only: measure at least 3 batches, on an idle machine",
+                        sg_machine_key(main_rates[i]), exp(1.64 * p->log_sd));
+    }
+}
+
 static sg_code fit_points(sg_fit *fit, const sg_run *run, const sg_point *const *points, const sg_fit_options *options,
                           sg_status *status) {
     char date[16], origin[120];
@@ -118,6 +129,7 @@ static sg_code fit_points(sg_fit *fit, const sg_run *run, const sg_point *const 
     if (code == SG_OK) code = sg_fit_laws(fit, points, run->n_points, status);
     if (code == SG_OK) code = sg_fit_observed(options->observed, options->n_observed, fit, status);
     if (code == SG_OK) code = residuals_of(fit, run, status);
+    if (code == SG_OK) note_doubt(fit);
     return code;
 }
 

@@ -11,6 +11,8 @@
 #include <string.h>
 
 enum { GROUP_MAX = 64 };
+/* Idle machines stay within a few percent. */
+static const double NOISY_LOG_SD = 0.15;
 
 void sg_fit_note(sg_fit *fit, const char *format, ...) {
     void *grown = realloc(fit->notes, (fit->n_notes + 1) * sizeof *fit->notes);
@@ -121,6 +123,10 @@ static sg_code fit_quantity(sg_fit *fit, const sg_point *const *group, size_t n,
         return SG_OK;
     }
     advise(points, kept, &law, law.next_point, sizeof law.next_point);
+    if (law.residual_log_sd > NOISY_LOG_SD && (q == SG_Q_UPDATE || q == SG_Q_LEARNING))
+        sg_fit_note(fit,
+                    "%s of %s: its points disagree by %.0f %%: the machine was busy; measure again when it is idle",
+                    sg_quantity_name(q), law.config.policy, 100 * law.residual_log_sd);
     return add_law(fit, &law, status);
 }
 

@@ -23,7 +23,7 @@ typedef struct sg_prediction {
     /* PPO, per iteration; elsewhere value NAN */
     sg_figure collection_s, inference_s, environment_s, learning_s, iteration_s, env_steps_per_s;
     double forward_s, backward_s, optimizer_s, exposed_sync_s, device_busy_share;
-    int64_t batch; /* samples per process and micro-step, as built; PPO: of a mini-batch */
+    int64_t batch;                  /* samples per process and micro-step, as built; PPO: of a mini-batch */
     double class_s[SG_CLASS_COUNT]; /* compute stream, per step (PPO: per iteration) */
     char limited_by[32]; /* "compute", "memory bandwidth", "launch", "loader", "communication", "environment" */
     bool fits;           /* device_bytes.high <= memory of the machine; true where that is not stated (warned) */

@@ -172,6 +172,7 @@ static int tell(gauging *g, const sg_fit *fit, const sg_plan_answer *plan) {
         printf("; residuals %.1f %%; worth measuring next: %s\n", 100 * law->residual_log_sd, law->next_point);
     }
     for (size_t i = 0; i < fit->n_notes; i++) printf("Note: %s\n", fit->notes[i]);
+    if (!g->args->output) printf("Note: these measurements are not kept; -o run.h5 keeps them for 'fit'\n");
     printf("\nWhat the training needs, here and rented\n\n");
     sg_print_plan(plan);
     return result;

@@ -143,6 +143,16 @@ int sg_cmd_plan(const sg_args *args) {
     sg_request request;
     sg_target here;
     bool has_here = args->machine != NULL;
+    if (args->batch.n > 1 || args->ranks.n) {
+        (void)sg_fail(&status, SG_BAD_INPUT,
+                      args->ranks.n ? "plan takes no number of GPUs: each offer has its own; 'predict --gpus' takes one"
+                                    : "plan takes one batch at a time, samples per GPU: --batch N");
+        return sg_show_error(args, &status);
+    }
+    if (args->steps > 0 && args->epochs > 0) {
+        (void)sg_fail(&status, SG_BAD_INPUT, "--steps and --epochs both say how long to train: give one");
+        return sg_show_error(args, &status);
+    }
     if (has_here && sg_target_load(args, &here, &status) != SG_OK) return sg_show_error(args, &status);
     int result;
     if (sg_request_make(args, SG_DEVICE_CLASS_CUDA, &request, &status) != SG_OK)

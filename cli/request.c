@@ -1,5 +1,7 @@
 #include "cli/request.h"
 
+#include "calibration/config_dir.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,6 +145,26 @@ static sg_code name_policy(const sg_args *a, sg_request *r, sg_status *status) {
     return SG_OK;
 }
 
+/* A path; else the name of a set whose sizes ship with the program, with or without its owner ("lerobot/pusht"). */
+static sg_code read_dataset(const char *name, sg_dataset *dataset, sg_status *status) {
+    char folder[SG_PATH_BYTES], path[SG_PATH_BYTES];
+    const char *slash = strrchr(name, '/');
+    struct stat info;
+    sg_status ignored;
+    if (stat(name, &info) != 0 && sg_config_dir(NULL, folder, sizeof folder, &ignored) == SG_OK) {
+        int n = snprintf(path, sizeof path, "%s/datasets/%s", folder, slash ? slash + 1 : name);
+        if (n > 0 && (size_t)n < sizeof path && stat(path, &info) == 0) return sg_dataset_read(path, dataset, status);
+    }
+    sg_code code = sg_dataset_read(name, dataset, status);
+    if (code != SG_OK && stat(name, &info) != 0)
+        return sg_fail(
+            status, code,
+            "data set %.256s does not exist: give the folder that holds meta/info.json, a set that ships under "
+            "configs/datasets, or --frames, --cameras, --state-dim and --action-dim",
+            name);
+    return code;
+}
+
 static sg_code read_files(const sg_args *a, sg_request *r, sg_status *status) {
     if (a->train_config) {
         sg_code code = sg_train_config_read(a->train_config, &r->train_config, status);
@@ -150,7 +172,7 @@ static sg_code read_files(const sg_args *a, sg_request *r, sg_status *status) {
         r->has_train_config = true;
     }
     if (a->dataset) {
-        sg_code code = sg_dataset_read(a->dataset, &r->dataset, status);
+        sg_code code = read_dataset(a->dataset, &r->dataset, status);
         if (code != SG_OK) return code;
         r->has_dataset = true;
     }
