@@ -24,6 +24,7 @@ static sg_code build(sg_training **t, sg_status *status) {
         sg_unbind(g, sg_relu(g, sg_linear(g, x, w, b), true), 0, rows);
         x = sg_stack(g, 4, rows, 0);
         sg_hold_forward(g, x);
+        sg_hold_program(g, w);
         sg_module_end(g);
     }
     sg_backward(g, sg_mean_all(g, x), true, true);
