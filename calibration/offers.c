@@ -177,6 +177,7 @@ sg_code sg_offers_parse(const char *name, const char *text, size_t bytes, sg_off
     reader r = {.name = name, .offers = offers, .status = status};
     struct csv_parser parser;
     if (csv_init(&parser, CSV_STRICT | CSV_STRICT_FINI | CSV_APPEND_NULL)) return sg_fail_memory(status, 0, name);
+    csv_set_blk_size(&parser, 65536); /* a long field grows by this much at a time */
     size_t parsed = csv_parse(&parser, text, bytes, on_field, on_row, &r);
     int bad = parsed != bytes || csv_fini(&parser, on_field, on_row, &r);
     if (bad && !r.code) {

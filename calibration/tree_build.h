@@ -4,7 +4,7 @@
 
 #include "calibration/tree.h"
 
-enum { SG_TREE_MAX_DEPTH = 64, SG_TREE_MAX_NODES = 2000000 };
+enum { SG_TREE_MAX_DEPTH = 64, SG_TREE_MAX_NODES = 2000000, SG_TREE_MAX_KEYS = 10000 };
 
 sg_tree *sg_tree_new(const char *name);
 /* Appends a child to `parent` (NULL: the root, once). Copies text and key. NULL: memory, or too many nodes. */

@@ -81,6 +81,8 @@ static sg_code add_node(reader *r, yaml_event_t *event, sg_node *parent, const c
             if (!bad) memcpy(child_key, inner.data.scalar.value, inner.data.scalar.length + 1);
             yaml_event_delete(&inner);
             if (bad) return fail_at(r, at, "a key must be plain text of less than 256 bytes", name);
+            /* every key is compared with those before it */
+            if (node->n_children >= SG_TREE_MAX_KEYS) return fail_at(r, at, "more than 10000 keys in one map", name);
             if (sg_node_get(node, child_key)) return fail_at(r, at, "this key stands here twice", name);
             if ((code = next_event(r, &inner, name))) return code;
             code = add_node(r, &inner, node, child_key, depth + 1, name);

@@ -13,6 +13,7 @@ typedef enum sg_arg_type {
     ARG_TEXT,
     ARG_INT,      /* >= low */
     ARG_REAL,     /* >= low */
+    ARG_POSITIVE, /* > 0 */
     ARG_INT_LIST, /* a,b,c each >= low */
     ARG_REPEAT,
     ARG_IMAGE_SIZE /* HxW */
@@ -53,19 +54,19 @@ static const sg_arg table[] = {
     {"--workers", "N[,N..]", 'p', ARG_INT_LIST, AT(workers), 0, "data loader workers per process"},
     {"--ranks", "N[,N..]", 'p', ARG_INT_LIST, AT(ranks), 1, "data-parallel processes"},
     {"--gpus", "N[,N..]", 'w', ARG_INT_LIST, AT(ranks), 1, "the same, one GPU each"},
-    {"--interval", "P", 'w', ARG_REAL, AT(interval), 0, "probability of the intervals (0.9)"},
+    {"--interval", "P", 'w', ARG_POSITIVE, AT(interval), 0, "probability of the intervals (0.9)"},
     {"--device", "D", 'm', ARG_TEXT, AT(device), 0, "cpu"},
     {"--threads", "N", 'm', ARG_INT, AT(threads), 1, "compute threads (default: all that may be used)"},
     {"--seed", "N", 'm', ARG_INT, AT(seed), 0, "seed of weights, data, noise and masks (1)"},
-    {"--time-budget", "S", 'm', ARG_REAL, AT(time_budget_s), 0, "seconds to spend measuring"},
+    {"--time-budget", "S", 'm', ARG_POSITIVE, AT(time_budget_s), 0, "seconds to spend measuring"},
     {"--min-iterations", "N", 'm', ARG_INT, AT(min_iterations), 1, "least measured iterations per point (5)"},
     {"--fresh", NULL, 'm', ARG_FLAG, AT(fresh), 0, "measure again what the run file already holds"},
     {"--frames", "N", 'l', ARG_INT, AT(frames), 1, "frames of the data set"},
-    {"--epochs", "E", 'l', ARG_REAL, AT(epochs), 0, "passes over the data set"},
+    {"--epochs", "E", 'l', ARG_POSITIVE, AT(epochs), 0, "passes over the data set"},
     {"--steps", "N", 'l', ARG_INT, AT(steps), 1, "training steps (instead of epochs)"},
     {"--save-every", "N", 'l', ARG_INT, AT(save_every), 0, "steps between checkpoints (20000)"},
-    {"--budget", "USD", 'l', ARG_REAL, AT(budget_usd), 0, "most that it may cost, US dollars"},
-    {"--deadline", "H", 'l', ARG_REAL, AT(deadline_h), 0, "most hours that it may take"},
+    {"--budget", "USD", 'l', ARG_POSITIVE, AT(budget_usd), 0, "most that it may cost, US dollars"},
+    {"--deadline", "H", 'l', ARG_POSITIVE, AT(deadline_h), 0, "most hours that it may take"},
     {"--offers", "FILE", 'l', ARG_TEXT, AT(offers), 0, "CSV of rental offers (default: the one that ships)"},
     {"--output", "FILE", 'o', ARG_TEXT, AT(output), 0, "file to write (-o)"},
     {"--probe", "FILE", 'g', ARG_TEXT, AT(probe), 0, "what bench/torch_probe.py wrote"},
@@ -95,13 +96,18 @@ static sg_code unknown_option(const char *name, sg_status *status) {
                    "unknown option '%.64s': 'stepgauge COMMAND --help' lists the options of a command", name);
 }
 
+/* What the program can count with: list values are ints further on, other numbers pass through doubles. */
+static int64_t highest(const sg_arg *arg) {
+    return arg->type == ARG_INT_LIST ? INT32_MAX : INT64_C(1) << 53;
+}
+
 static sg_code parse_int(const sg_arg *arg, const char *text, char **end, int64_t *out, sg_status *status) {
     errno = 0;
     long long value = strtoll(text, end, 10);
     if (*end == text) return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': a whole number is expected", arg->name, text);
-    if (errno == ERANGE || (double)value < arg->low)
-        return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': a whole number of at least %.0f is expected", arg->name, text,
-                       arg->low);
+    if (errno == ERANGE || (double)value < arg->low || value > highest(arg))
+        return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': a whole number of at least %.0f and at most %lld is expected",
+                       arg->name, text, arg->low, (long long)highest(arg));
     *out = value;
     return SG_OK;
 }
@@ -138,6 +144,8 @@ static sg_code parse_real(const sg_arg *arg, const char *text, double *out, sg_s
         return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': a number is expected", arg->name, text);
     if (value < arg->low)
         return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': must be at least %g", arg->name, text, arg->low);
+    if (arg->type == ARG_POSITIVE && value <= 0)
+        return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': must be more than 0", arg->name, text);
     *out = value;
     return SG_OK;
 }
@@ -158,11 +166,14 @@ static sg_code parse_image_size(const sg_arg *arg, const char *text, sg_args *ar
 
 static sg_code store(const sg_arg *arg, const char *text, sg_args *args, sg_status *status) {
     void *field = (char *)args + arg->offset;
+    if (text && !*text)
+        return sg_fail(status, SG_BAD_INPUT, "%s needs a value, '' is none: %s %s", arg->name, arg->name, arg->value);
     switch (arg->type) {
     case ARG_FLAG: *(bool *)field = true; return SG_OK;
     case ARG_TEXT: *(const char **)field = text; return SG_OK;
     case ARG_INT: return parse_whole_int(arg, text, field, status);
-    case ARG_REAL: return parse_real(arg, text, field, status);
+    case ARG_REAL:
+    case ARG_POSITIVE: return parse_real(arg, text, field, status);
     case ARG_INT_LIST: return parse_int_list(arg, text, field, status);
     case ARG_IMAGE_SIZE: return parse_image_size(arg, text, args, status);
     case ARG_REPEAT: {
@@ -188,6 +199,8 @@ static void set_defaults(sg_args *args) {
 /* One argument at argv[*i]; advances *i past a value that stands apart. */
 static sg_code parse_one(int argc, char **argv, int *i, sg_args *args, sg_status *status) {
     const char *text = argv[*i];
+    if (text[0] == '\0')
+        return sg_fail(status, SG_BAD_INPUT, "argument %d is empty: 'stepgauge --help' says what may stand there", *i);
     if (text[0] != '-' || text[1] == '\0') {
         if (!args->command) {
             args->command = text;

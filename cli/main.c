@@ -25,7 +25,7 @@ static int unknown_command(const char *name) {
     return SG_BAD_INPUT;
 }
 
-int main(int argc, char **argv) {
+static int run(int argc, char **argv) {
     sg_args args;
     sg_status status;
     if (sg_args_parse(argc, argv, &args, &status) != SG_OK) return sg_show_error(NULL, &status);
@@ -43,7 +43,11 @@ int main(int argc, char **argv) {
         sg_help_command(command);
         return SG_OK;
     }
-    int result = command->run(&args);
+    return command->run(&args);
+}
+
+int main(int argc, char **argv) {
+    int result = run(argc, argv);
     /* A full disk or a closed pipe must not look like success. */
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fprintf(stderr, "stepgauge: cannot write the answer to standard output\n");

@@ -23,6 +23,8 @@ sg_code sg_target_load(const sg_args *args, sg_target *target, sg_status *status
 
 void sg_target_clear(sg_target *target) {
     sg_machine_clear(&target->machine);
+    if (target->has_fit) sg_fit_clear(&target->fit);
+    target->has_fit = false;
 }
 
 static bool sets(const sg_request *request, const char *key) {

@@ -2,6 +2,7 @@
 
 #include "calibration/config_dir.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,7 @@ static sg_code add_number(sg_request *r, const char *name, double value, double 
     if (r->n_text == sizeof r->text / sizeof r->text[0])
         return sg_fail(status, SG_BAD_INPUT, "too many numeric options");
     char *text = r->text[r->n_text++];
-    (void)snprintf(text, sizeof r->text[0], "%.15g", value);
+    (void)snprintf(text, sizeof r->text[0], value == floor(value) && value < 1e18 ? "%.0f" : "%.15g", value);
     return add(r, name, text, origin, status);
 }
 

@@ -24,6 +24,23 @@ sg_code sg_h5tree_store(const char *path, const sg_file_format *format, const sg
     return code;
 }
 
+/* What stands there may be hours of measurements or no file of ours at all: only the same kind is replaced. */
+static sg_code check_replaceable(const char *path, const sg_file_format *format, sg_status *status) {
+    bool exists;
+    sg_code code = sg_file_exists(path, &exists, status);
+    if (code != SG_OK || !exists) return code;
+    unsigned char *bytes;
+    size_t n;
+    code = sg_file_read(path, most_bytes, &bytes, &n, status);
+    if (code != SG_OK) return code;
+    bool same = n == 0 || sg_user_block_names(format, bytes, n);
+    free(bytes);
+    if (same) return SG_OK;
+    return sg_fail(status, SG_BAD_INPUT,
+                   "%s is there already and is not a %s, it is left as it is: give another path or delete it", path,
+                   format->what);
+}
+
 sg_code sg_h5tree_save(const char *path, const sg_file_format *format, const sg_h5tree *tree, sg_status *status) {
     bool exists;
     sg_code code = sg_file_exists(path, &exists, status);
@@ -31,7 +48,8 @@ sg_code sg_h5tree_save(const char *path, const sg_file_format *format, const sg_
     sg_file_lock lock;
     code = sg_file_lock_take(path, &lock, status);
     if (code != SG_OK) return code;
-    code = sg_h5tree_store(path, format, tree, status);
+    code = check_replaceable(path, format, status);
+    if (code == SG_OK) code = sg_h5tree_store(path, format, tree, status);
     sg_file_lock_release(&lock);
     return code;
 }

@@ -86,7 +86,8 @@ typedef struct sg_file_format {
 } sg_file_format;
 
 /* Replaces the file at `path` by the tree: lock, temporary in the same folder, fsync, rename, fsync of the folder. The
- * old file stays whole until the new one is durable. SG_BAD_INPUT: path cannot be a file, or another process is writing
+ * old file stays whole until the new one is durable. Only a file of the same format (or an empty one) is replaced.
+ * SG_BAD_INPUT: path cannot be a file, holds something else, or another process is writing
  * it; SG_MACHINE: disk full, folder not writable, no memory. */
 sg_code sg_h5tree_save(const char *path, const sg_file_format *format, const sg_h5tree *tree, sg_status *status);
 /* sg_h5tree_save for a caller that holds the lock of the file (sim/durable_file.h). */

@@ -46,7 +46,13 @@ sg_code sg_rank_variables_read(sg_rank_variables *variables, sg_status *status) 
     };
     *variables = (sg_rank_variables){0};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (!getenv(known[i].rank) || (known[i].also && !getenv(known[i].also))) continue;
+        bool has_rank = getenv(known[i].rank) != NULL, has_ranks = *known[i].ranks && getenv(known[i].ranks);
+        if ((!has_rank && !has_ranks) || (known[i].also && !getenv(known[i].also))) continue;
+        if (!has_rank)
+            return sg_fail(status, SG_BAD_INPUT,
+                           "%s is set, but %s is not, so this process has no place among the "
+                           "ranks: unset it or start with --ranks N",
+                           known[i].ranks, known[i].rank);
         *variables = (sg_rank_variables){.found = true, .launcher = known[i].launcher};
         sg_code code = read_number(known[i].rank, &variables->rank, status);
         if (code == SG_OK) code = read_number(known[i].local, &variables->local_ranks, status);

@@ -187,6 +187,15 @@ static void class_name(int c, char name[64]) {
     (void)snprintf(name, 64, "class_%s_s", sg_op_class_name((sg_op_class)c));
 }
 
+bool sg_point_tree_has_class_times(const sg_h5tree *group) {
+    for (int c = 0; c < SG_CLASS_COUNT; c++) {
+        char name[64];
+        class_name(c, name);
+        if (sg_h5tree_value_of(group, name, SG_H5TREE_F64)) return true;
+    }
+    return false;
+}
+
 sg_code sg_point_to_tree(const sg_point *point, int64_t sequence, sg_h5tree *group, sg_status *status) {
     sg_h5tree *config;
     sg_code code = sg_h5tree_set_i64(group, "sequence", sequence, status);

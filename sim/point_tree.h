@@ -7,6 +7,8 @@
 
 /* SG_BAD_INPUT names the field that a file cannot hold (infinite, negative count, configuration not UTF-8). */
 sg_code sg_point_to_tree(const sg_point *point, int64_t sequence, sg_h5tree *group, sg_status *status);
+/* False for a point whose measuring was interrupted before its operations were timed. */
+bool sg_point_tree_has_class_times(const sg_h5tree *group);
 /* *point starts at zero and is sg_point_clear'd by the caller, also on failure. */
 sg_code sg_point_from_tree(const sg_h5tree *group, sg_point *point, int64_t *sequence, sg_status *status);
 

@@ -172,7 +172,8 @@ sg_code sg_run_writer_append(sg_run_writer *writer, const sg_point *point, sg_st
 bool sg_run_writer_has(const sg_run_writer *writer, uint64_t key) {
     char name[SG_POINT_NAME_BYTES];
     sg_point_group_name(key, name);
-    return sg_h5tree_find(writer->points, name) != NULL;
+    const sg_h5tree *point = sg_h5tree_find(writer->points, name);
+    return point && sg_point_tree_has_class_times(point);
 }
 
 void sg_run_writer_close(sg_run_writer *writer) {

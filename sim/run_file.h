@@ -30,7 +30,8 @@ sg_code sg_run_writer_open(const char *path, const sg_machine_record *machine, s
  * is not read: the key follows from the configuration. NAN
  * means not recorded: it is left out and reads as NAN again. raw arrays have point->iterations values. */
 sg_code sg_run_writer_append(sg_run_writer *writer, const sg_point *point, sg_status *status);
-/* True when the file holds a point with this key (a killed run resumes where it stopped). */
+/* True when the file holds a point with this key, times by op class included: a killed run resumes where it stopped, and
+ * an interrupted point, which lacks them, is measured again. */
 bool sg_run_writer_has(const sg_run_writer *writer, uint64_t key);
 /* Gives the lock back. NULL is fine. */
 void sg_run_writer_close(sg_run_writer *writer);

@@ -93,6 +93,11 @@ static size_t our_name(const unsigned char *file, size_t n) {
     return length;
 }
 
+bool sg_user_block_names(const sg_file_format *format, const void *file, size_t n) {
+    size_t length = our_name(file, n);
+    return length > 0 && length == strlen(format->name) && memcmp(file, format->name, length) == 0;
+}
+
 static sg_code foreign(const char *path, const sg_file_format *format, const unsigned char *file, size_t n,
                        sg_status *status) {
     static const unsigned char signature[] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
@@ -111,7 +116,7 @@ sg_code sg_user_block_check(const char *path, const sg_file_format *format, cons
                        format->what);
     size_t name_length = our_name(file, n);
     if (!name_length) return foreign(path, format, file, n, status);
-    if (name_length != strlen(format->name) || memcmp(file, format->name, name_length) != 0)
+    if (!sg_user_block_names(format, file, n))
         return sg_fail(status, SG_BAD_INPUT, "%s is a %.*s file, but a %s is needed here", path, (int)name_length,
                        (const char *)file, format->what);
     if (n < SG_USER_BLOCK_BYTES)

@@ -18,6 +18,8 @@ uint64_t sg_crc64(uint64_t before, const void *bytes, size_t n);
 /* Writes the user block for a file whose body (what follows the block) is `n` bytes. */
 void sg_user_block_make(const sg_file_format *format, const void *body, size_t n,
                         unsigned char block[SG_USER_BLOCK_BYTES]);
+/* True when the file begins with the name of this format, whatever follows. */
+bool sg_user_block_names(const sg_file_format *format, const void *file, size_t n);
 /* Verifies a whole file. SG_BAD_INPUT says whether it is empty, no file of ours, of another format, of a newer version,
  * truncated or altered. */
 sg_code sg_user_block_check(const char *path, const sg_file_format *format, const void *file, size_t n,
