@@ -19,7 +19,7 @@ typedef enum sg_arg_type {
     ARG_IMAGE_SIZE /* HxW */
 } sg_arg_type;
 
-/* Groups: p policy, m measuring, w where (machine), l plan, o output file, g fit inputs, j everywhere. */
+/* Groups: p policy, d device, m how a measurement runs, t how long it lasts, f measuring again, w machine, u how sure, l plan, o output file, g the framework's own times, i listing, j everywhere. */
 typedef struct sg_arg {
     const char *name, *value;
     char group;
@@ -53,14 +53,14 @@ static const sg_arg table[] = {
     {"--machine", "M", 'w', ARG_TEXT, AT(machine), 0, "machine name, data sheet (.yaml) or fitted file (.h5)"},
     {"--workers", "N[,N..]", 'p', ARG_INT_LIST, AT(workers), 0, "data loader workers per process"},
     {"--ranks", "N[,N..]", 'p', ARG_INT_LIST, AT(ranks), 1, "data-parallel processes"},
-    {"--gpus", "N[,N..]", 'w', ARG_INT_LIST, AT(ranks), 1, "the same, one GPU each"},
-    {"--interval", "P", 'w', ARG_POSITIVE, AT(interval), 0, "probability of the intervals (0.9)"},
-    {"--device", "D", 'm', ARG_TEXT, AT(device), 0, "cpu"},
+    {"--gpus", "N[,N..]", 'p', ARG_INT_LIST, AT(ranks), 1, "the same, one GPU each"},
+    {"--interval", "P", 'u', ARG_POSITIVE, AT(interval), 0, "probability of the intervals (0.9)"},
+    {"--device", "D", 'd', ARG_TEXT, AT(device), 0, "cpu"},
     {"--threads", "N", 'm', ARG_INT, AT(threads), 1, "compute threads (default: all that may be used)"},
-    {"--seed", "N", 'm', ARG_INT, AT(seed), 0, "seed of weights, data, noise and masks (1)"},
-    {"--time-budget", "S", 'm', ARG_POSITIVE, AT(time_budget_s), 0, "seconds to spend measuring"},
-    {"--min-iterations", "N", 'm', ARG_INT, AT(min_iterations), 1, "least measured iterations per point (5)"},
-    {"--fresh", NULL, 'm', ARG_FLAG, AT(fresh), 0, "measure again what the run file already holds"},
+    {"--seed", "N", 'p', ARG_INT, AT(seed), 0, "seed of weights, data, noise and masks (1)"},
+    {"--time-budget", "S", 't', ARG_POSITIVE, AT(time_budget_s), 0, "seconds to spend measuring"},
+    {"--min-iterations", "N", 't', ARG_INT, AT(min_iterations), 1, "least measured iterations per point (5)"},
+    {"--fresh", NULL, 'f', ARG_FLAG, AT(fresh), 0, "measure again what the run file already holds"},
     {"--frames", "N", 'l', ARG_INT, AT(frames), 1, "frames of the data set"},
     {"--epochs", "E", 'l', ARG_POSITIVE, AT(epochs), 0, "passes over the data set"},
     {"--steps", "N", 'l', ARG_INT, AT(steps), 1, "training steps (instead of epochs)"},
@@ -196,8 +196,8 @@ static void set_defaults(sg_args *args) {
     args->env_step_us = args->time_budget_s = args->interval = args->epochs = args->budget_usd = args->deadline_h = -1;
 }
 
-/* One argument at argv[*i]; advances *i past a value that stands apart. */
-static sg_code parse_one(int argc, char **argv, int *i, sg_args *args, sg_status *status) {
+/* One argument at argv[*i]; advances *i past a value that stands apart. given[]: by option. */
+static sg_code parse_one(int argc, char **argv, int *i, sg_args *args, bool *given, sg_status *status) {
     const char *text = argv[*i];
     if (text[0] == '\0')
         return sg_fail(status, SG_BAD_INPUT, "argument %d is empty: 'stepgauge --help' says what may stand there", *i);
@@ -214,6 +214,7 @@ static sg_code parse_one(int argc, char **argv, int *i, sg_args *args, sg_status
     const char *equals = strncmp(text, "--", 2) == 0 ? strchr(text, '=') : NULL;
     const sg_arg *arg = find(text, equals ? (size_t)(equals - text) : strlen(text));
     if (!arg) return unknown_option(text, status);
+    given[arg - table] = true;
     if (arg->type == ARG_FLAG) {
         if (equals) return sg_fail(status, SG_BAD_INPUT, "%s takes no value", arg->name);
         return store(arg, NULL, args, status);
@@ -225,18 +226,42 @@ static sg_code parse_one(int argc, char **argv, int *i, sg_args *args, sg_status
     return store(arg, argv[*i], args, status);
 }
 
+/* An option that the command does not take would change nothing: silence would let its author believe that it did. */
+static sg_code not_taken(const sg_arg *arg, const char *command, sg_status *status) {
+    char takers[128] = "";
+    size_t n, used = 0;
+    const sg_command *commands = sg_commands(&n);
+    for (size_t i = 0; i < n && used < sizeof takers; i++)
+        if (strchr(commands[i].groups, arg->group))
+            used += (size_t)snprintf(takers + used, sizeof takers - used, "%s%s", used ? ", " : "", commands[i].name);
+    return sg_fail(status, SG_BAD_INPUT, "'%s' takes no %s: leave it out (%s is for: %s)", command, arg->name,
+                   arg->name, takers);
+}
+
+static sg_code check_taken(const char *name, const bool *given, sg_status *status) {
+    size_t n;
+    const sg_command *commands = sg_commands(&n);
+    for (size_t c = 0; name && c < n; c++) {
+        if (strcmp(commands[c].name, name) != 0) continue;
+        for (size_t i = 0; i < TABLE_SIZE; i++)
+            if (given[i] && !strchr(commands[c].groups, table[i].group)) return not_taken(&table[i], name, status);
+    }
+    return SG_OK;
+}
+
 sg_code sg_args_parse(int argc, char **argv, sg_args *args, sg_status *status) {
+    bool given[TABLE_SIZE] = {false};
     set_defaults(args);
     args->argc = argc;
     args->argv = argv;
     for (int i = 1; i < argc; i++) {
-        sg_code code = parse_one(argc, argv, &i, args, status);
+        sg_code code = parse_one(argc, argv, &i, args, given, status);
         if (code != SG_OK) return code;
     }
     if (args->interval >= 1)
         return sg_fail(status, SG_BAD_INPUT, "--interval %g: a probability between 0 and 1 is expected, such as 0.9",
                        args->interval);
-    return SG_OK;
+    return check_taken(args->command, given, status);
 }
 
 void sg_help_command(const sg_command *command) {

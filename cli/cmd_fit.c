@@ -10,19 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* fit RUN [POLICY]: the policy belongs to the logs. */
-static sg_args log_args(const sg_args *args) {
-    sg_args shifted = *args;
-    shifted.positional.n = args->positional.n ? args->positional.n - 1 : 0;
-    for (size_t i = 0; i < shifted.positional.n; i++) shifted.positional.value[i] = args->positional.value[i + 1];
-    return shifted;
-}
-
 static sg_code observe(const sg_args *args, const sg_log *log, const char *path, sg_point *point, sg_status *status) {
     sg_request request;
     sg_training *training = NULL;
-    sg_args policy = log_args(args);
-    sg_code code = sg_request_make(&policy, SG_DEVICE_CLASS_CPU, &request, status);
+    sg_code code = sg_request_make(args, SG_DEVICE_CLASS_CPU, &request, status);
     if (code != SG_OK) return code;
     if (request.policy.batch == 0) request.policy.batch = log->batch;
     if (request.policy.batch == 0)
@@ -164,6 +155,14 @@ void sg_print_fit(const sg_fit *fit, const sg_run *run) {
     for (size_t i = 0; i < fit->n_notes; i++) printf("Note: %s\n", fit->notes[i]);
 }
 
+/* fit RUN [POLICY]: the policy is that of the logs. */
+static sg_args without_run(const sg_args *args) {
+    sg_args shifted = *args;
+    shifted.positional.n = args->positional.n ? args->positional.n - 1 : 0;
+    for (size_t i = 0; i < shifted.positional.n; i++) shifted.positional.value[i] = args->positional.value[i + 1];
+    return shifted;
+}
+
 int sg_cmd_fit(const sg_args *args) {
     sg_status status;
     sg_run run;
@@ -174,7 +173,8 @@ int sg_cmd_fit(const sg_args *args) {
         return sg_show_error(args, &status);
     }
     if (sg_run_file_read(args->positional.value[0], &run, &status) != SG_OK) return sg_show_error(args, &status);
-    if (sg_fitting(args, &run, &fit, &status) != SG_OK) {
+    sg_args policy = without_run(args);
+    if (sg_fitting(&policy, &run, &fit, &status) != SG_OK) {
         sg_run_clear(&run);
         return sg_show_error(args, &status);
     }

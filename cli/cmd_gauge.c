@@ -152,7 +152,7 @@ static sg_code measure(gauging *g, sg_status *status) {
 }
 
 static int tell(gauging *g, const sg_fit *fit, const sg_plan_answer *plan) {
-    int result = *g->stop ? 130 : SG_OK;
+    int result = *g->stop ? SG_EXIT_INTERRUPTED : SG_OK;
     if (g->args->json) {
         json_t *points = json_array();
         for (size_t i = 0; i < g->run.n_points; i++)
@@ -204,7 +204,13 @@ int sg_cmd_gauge(const sg_args *args) {
     if (sg_request_make(args, SG_DEVICE_CLASS_CPU, &g.request, &status) != SG_OK) return sg_show_error(args, &status);
     g.ppo = strcmp(g.request.name, "ppo") == 0;
     choose_sizes(&g);
-    int result = measure(&g, &status) == SG_OK ? conclude(&g) : sg_show_error(args, &status);
+    int result;
+    if (measure(&g, &status) == SG_OK) {
+        result = conclude(&g);
+    } else {
+        result = sg_show_error(args, &status);
+        if (*g.stop) result = SG_EXIT_INTERRUPTED;
+    }
     sg_run_clear(&g.run);
     sg_request_clear(&g.request);
     return result;

@@ -27,7 +27,22 @@ static sg_code keep(session *s, const sg_point *point, sg_status *status) {
     return SG_OK;
 }
 
-/* What the run file holds already is not measured again: a killed session goes on where it stopped. */
+/* The point with this key from the run file. It has one: its writer says so. */
+static sg_code recall(session *s, uint64_t key, sg_status *status) {
+    sg_run run;
+    sg_code code = sg_run_file_read(s->args->output, &run, status);
+    for (size_t i = 0; code == SG_OK && i < run.n_points; i++) {
+        if (run.points[i].key != key) continue;
+        code = keep(s, &run.points[i], status);
+        if (code == SG_OK) run.points[i] = run.points[--run.n_points];
+        break;
+    }
+    sg_run_clear(&run);
+    return code;
+}
+
+/* What the run file holds already is not measured again, but is part of the answer: a killed session goes on where it
+ * stopped. */
 static bool found_before(session *s, const sg_policy_request *policy, const sg_measure_options *options, sg_code *code,
                          sg_status *status) {
     if (!s->writer || s->args->fresh) return false;
@@ -36,7 +51,9 @@ static bool found_before(session *s, const sg_policy_request *policy, const sg_m
     *code = sg_policy_build(policy, &training, status);
     if (*code == SG_OK) *code = sg_measure_config(policy, training, options, &config, status);
     sg_training_free(training);
-    return *code == SG_OK && sg_run_writer_has(s->writer, sg_point_key(&config));
+    if (*code != SG_OK || !sg_run_writer_has(s->writer, sg_point_key(&config))) return false;
+    *code = recall(s, sg_point_key(&config), status);
+    return *code == SG_OK;
 }
 
 static sg_code measure_one(session *s, sg_request *request, int64_t batch, int workers, sg_status *status) {
@@ -49,8 +66,9 @@ static sg_code measure_one(session *s, sg_request *request, int64_t batch, int w
     request->policy.ranks = s->world.ranks;
     sg_code code = SG_OK;
     if (s->world.ranks == 1 && found_before(s, &request->policy, &options, &code, status)) {
-        fprintf(stderr, "stepgauge: batch %lld is in the run file already (--fresh measures it again)\n",
-                (long long)batch);
+        const sg_point_config *c = &s->run.points[s->run.n_points - 1].config;
+        fprintf(stderr, "stepgauge: %s %lld is in the run file already (--fresh measures it again)\n",
+                c->envs > 0 ? "envs" : "batch", (long long)(c->envs > 0 ? c->envs : c->batch));
         return SG_OK;
     }
     if (code != SG_OK) return code;
@@ -86,6 +104,9 @@ static int show(session *s, bool all_fit) {
     int result = s->interrupted ? SG_EXIT_INTERRUPTED : all_fit ? SG_OK : SG_NO;
     sg_progress_end(&s->progress);
     if (s->world.rank != 0) return result;
+    if (s->interrupted)
+        fprintf(stderr, "stepgauge: interrupted%s\n",
+                s->run.n_points ? "; what was measured is kept" : " before anything was measured");
     if (s->args->json) {
         json_t *points = json_array();
         for (size_t i = 0; i < s->run.n_points; i++)
@@ -95,7 +116,6 @@ static int show(session *s, bool all_fit) {
     }
     sg_print_points(s->run.points, s->run.n_points);
     if (s->args->output && s->run.n_points && s->world.ranks == 1) printf("\nWritten to %s\n", s->args->output);
-    if (s->interrupted) fprintf(stderr, "stepgauge: interrupted; what was measured is kept\n");
     return result;
 }
 

@@ -49,34 +49,47 @@ static int wait_for(pid_t pid, double start_s) {
 }
 
 /* Output goes to files, so that nothing can block on a full pipe. */
-static sg_said run(char *const *argv) {
-    FILE *out = tmpfile(), *err = tmpfile();
-    assert_true(out && err);
+static sg_running start(const char *argument, va_list rest) {
+    const char *program = getenv("STEPGAUGE_PROGRAM");
+    char *argv[ARGUMENTS] = {(char *)(uintptr_t)(program ? program : SG_BINARY_DIR "/stepgauge")};
+    int n = 1;
+    for (const char *a = argument; a && n < ARGUMENTS - 1; a = va_arg(rest, const char *))
+        argv[n++] = (char *)(uintptr_t)a;
+    sg_running running = {.out = tmpfile(), .err = tmpfile()};
+    assert_true(running.out && running.err);
     posix_spawn_file_actions_t actions;
     assert_int_equal(posix_spawn_file_actions_init(&actions), 0);
     (void)posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    (void)posix_spawn_file_actions_adddup2(&actions, fileno(out), 1);
-    (void)posix_spawn_file_actions_adddup2(&actions, fileno(err), 2);
-    pid_t pid;
-    double start_s = now_s();
-    assert_int_equal(posix_spawn(&pid, argv[0], &actions, NULL, argv, environ), 0);
+    (void)posix_spawn_file_actions_adddup2(&actions, fileno(running.out), 1);
+    (void)posix_spawn_file_actions_adddup2(&actions, fileno(running.err), 2);
+    running.start_s = now_s();
+    assert_int_equal(posix_spawn(&running.pid, argv[0], &actions, NULL, argv, environ), 0);
     (void)posix_spawn_file_actions_destroy(&actions);
-    sg_said said = {.status = wait_for(pid, start_s), .seconds = now_s() - start_s};
-    said.out = slurp(out);
-    said.err = slurp(err);
+    return running;
+}
+
+sg_running sg_stepgauge_start(const char *argument, ...) {
+    va_list rest;
+    va_start(rest, argument);
+    sg_running running = start(argument, rest);
+    va_end(rest);
+    return running;
+}
+
+sg_said sg_running_wait(sg_running *running) {
+    sg_said said = {.status = wait_for(running->pid, running->start_s)};
+    said.seconds = now_s() - running->start_s;
+    said.out = slurp(running->out);
+    said.err = slurp(running->err);
     return said;
 }
 
 sg_said sg_stepgauge(const char *argument, ...) {
-    const char *program = getenv("STEPGAUGE_PROGRAM");
-    char *argv[ARGUMENTS] = {(char *)(uintptr_t)(program ? program : SG_BINARY_DIR "/stepgauge")};
-    int n = 1;
-    va_list args;
-    va_start(args, argument);
-    for (const char *a = argument; a && n < ARGUMENTS - 1; a = va_arg(args, const char *))
-        argv[n++] = (char *)(uintptr_t)a;
-    va_end(args);
-    return run(argv);
+    va_list rest;
+    va_start(rest, argument);
+    sg_running running = start(argument, rest);
+    va_end(rest);
+    return sg_running_wait(&running);
 }
 
 void sg_said_clear(sg_said *said) {
