@@ -136,7 +136,10 @@ static sg_code fit_points(sg_fit *fit, const sg_run *run, const sg_point *const 
 sg_code sg_fit_run(const sg_run *run, const sg_machine *prior, const sg_fit_options *options, sg_fit *fit,
                    sg_status *status) {
     memset(fit, 0, sizeof *fit);
-    if (run->n_points == 0) return sg_fail(status, SG_BAD_INPUT, "the run file holds no point: measure first");
+    if (run->n_points == 0)
+        return sg_fail(status, SG_BAD_INPUT,
+                       "the run file holds no point: measure first, with 'stepgauge measure act --batch 1,2,4 -o "
+                       "run.h5'");
     sg_code code = start_machine(run, prior, &fit->machine, status);
     const sg_point **points = malloc(run->n_points * sizeof(const sg_point *));
     if (!points && code == SG_OK) code = sg_fail_memory(status, run->n_points * sizeof *points, "a fit");

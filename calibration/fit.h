@@ -56,6 +56,9 @@ void sg_fit_clear(sg_fit *fit);
 /* Machine file: the machine's parameters and the laws (docs/run-file.md). */
 sg_code sg_fit_save(const char *path, const sg_fit *fit, sg_status *status);
 sg_code sg_fit_load(const char *path, sg_fit *fit, sg_status *status);
+struct sg_h5tree; /* sim/hdf5_tree.h */
+/* The same from the tree of a machine file; sg_fit_clear the fit. */
+sg_code sg_fit_from_tree(const struct sg_h5tree *root, sg_fit *fit, sg_status *status);
 
 const char *sg_law_formula(sg_law_kind kind);        /* "c (w0 + w1 x)" */
 const char *sg_law_term(sg_law_kind kind, size_t i); /* "c" */

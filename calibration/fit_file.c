@@ -133,7 +133,7 @@ sg_code sg_fit_save(const char *path, const sg_fit *fit, sg_status *status) {
     return code;
 }
 
-static sg_code fit_from_tree(const sg_h5tree *root, sg_fit *fit, sg_status *status) {
+static sg_code read_tree(const sg_h5tree *root, sg_fit *fit, sg_status *status) {
     const sg_h5tree *laws = sg_h5tree_find(root, "laws");
     sg_code code = sg_machine_from_group(root, &fit->machine, status);
     size_t n = laws ? laws->n_groups : 0;
@@ -147,16 +147,21 @@ static sg_code fit_from_tree(const sg_h5tree *root, sg_fit *fit, sg_status *stat
     return code;
 }
 
+sg_code sg_fit_from_tree(const sg_h5tree *root, sg_fit *fit, sg_status *status) {
+    memset(fit, 0, sizeof *fit);
+    sg_code code = read_tree(root, fit, status);
+    if (code != SG_OK) sg_fit_clear(fit);
+    return code;
+}
+
 sg_code sg_fit_load(const char *path, sg_fit *fit, sg_status *status) {
     memset(fit, 0, sizeof *fit);
     sg_h5tree *root;
     sg_code code = sg_h5tree_load(path, &sg_machine_format, &root, status);
     if (code != SG_OK) return code;
-    code = fit_from_tree(root, fit, status);
+    code = sg_fit_from_tree(root, fit, status);
     sg_h5tree_free(root);
-    if (code == SG_OK) return SG_OK;
-    sg_fit_clear(fit);
-    return sg_fail_in(status, "%s", path);
+    return code == SG_OK ? code : sg_fail_in(status, "%s", path);
 }
 
 void sg_fit_clear(sg_fit *fit) {

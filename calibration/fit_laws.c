@@ -130,6 +130,24 @@ static sg_code fit_quantity(sg_fit *fit, const sg_point *const *group, size_t n,
     return add_law(fit, &law, status);
 }
 
+/* A loader that keeps up leaves a wait that says nothing of its rate: only a queue that runs empty does. */
+static bool loader_keeps_up(const sg_point *const *group, size_t n) {
+    const double least_share = 0.02;
+    for (size_t i = 0; i < n; i++)
+        if (group[i]->config.workers == 0 ||
+            !(group[i]->q[SG_Q_DATALOADING].median < least_share * group[i]->q[SG_Q_STEP].median))
+            return false;
+    return true;
+}
+
+static sg_code fit_dataloading(sg_fit *fit, const sg_point *const *group, size_t n, sg_status *status) {
+    const unsigned kinds = 1u << SG_LAW_LINEAR | 1u << SG_LAW_AFFINE;
+    if (!loader_keeps_up(group, n)) return fit_quantity(fit, group, n, SG_Q_DATALOADING, kinds, NULL, status);
+    sg_fit_note(fit, "dataloading_s of %s: below 2 %% of the step everywhere, the loader kept up; no law is needed",
+                group[0]->config.policy);
+    return SG_OK;
+}
+
 static sg_code fit_group(sg_fit *fit, const sg_point *const *group, size_t n, sg_status *status) {
     double shape[2];
     sg_code code = shape_of(group, n, &fit->machine, shape, status);
@@ -145,7 +163,7 @@ static sg_code fit_group(sg_fit *fit, const sg_point *const *group, size_t n, sg
     }
     code = fit_quantity(fit, group, n, SG_Q_UPDATE, time_laws, shape, status);
     if (code == SG_OK) code = fit_quantity(fit, group, n, SG_Q_PREPROCESSING, linear, NULL, status);
-    if (code == SG_OK) code = fit_quantity(fit, group, n, SG_Q_DATALOADING, linear | 1u << SG_LAW_AFFINE, NULL, status);
+    if (code == SG_OK) code = fit_dataloading(fit, group, n, status);
     if (code == SG_OK && group[0]->config.ranks > 1)
         code = fit_quantity(fit, group, n, SG_Q_EXPOSED_SYNC, linear | 1u << SG_LAW_AFFINE, NULL, status);
     return code;

@@ -181,6 +181,20 @@ static bool has_class_times(const sg_point *point) {
     return false;
 }
 
+/* Says why none of the points will do and what to measure instead. */
+static sg_code nothing_usable(const sg_point *const *points, size_t n, sg_status *status) {
+    bool timed = false;
+    for (size_t i = 0; i < n; i++) timed = timed || has_class_times(points[i]);
+    const char *why = timed ? "each was computed in another precision than asked for, as this processor lacks it"
+                            : "none carries times by op class";
+    const char *policy = n ? points[0]->config.policy : "act";
+    bool ppo = n && points[0]->config.envs > 0;
+    return sg_fail(status, SG_BAD_INPUT,
+                   "nothing to fit in %zu point(s): %s. Measure with 'stepgauge measure %s %s --precision fp32 -o "
+                   "run.h5'",
+                   n, why, policy, ppo ? "--envs 1024" : "--batch 1,2,4");
+}
+
 sg_code sg_fit_rates(const sg_point *const *points, size_t n, const char *origin, sg_machine *machine,
                      sg_status *status) {
     const sg_point **usable = calloc(n ? n : 1, sizeof(const sg_point *));
@@ -190,9 +204,7 @@ sg_code sg_fit_rates(const sg_point *const *points, size_t n, const char *origin
         if (points[i]->fits_rates && has_class_times(points[i])) usable[kept++] = points[i];
     sg_code code = SG_OK;
     rates r = {.machine = *machine, .prior = machine};
-    if (kept == 0)
-        code = sg_fail(status, SG_BAD_INPUT,
-                       "no measured point carries times by op class: measure with 'stepgauge measure'");
+    if (kept == 0) code = nothing_usable(points, n, status);
     if (code == SG_OK) code = rebuild_points(&r, usable, kept, status);
     if (code == SG_OK) code = gather(&r, usable, status);
     if (code == SG_OK) {
