@@ -118,8 +118,12 @@ static sg_code fit_quantity(sg_fit *fit, const sg_point *const *group, size_t n,
     sg_law law = {.config = group[n - 1]->config};
     (void)snprintf(law.quantity, sizeof law.quantity, "%s", sg_quantity_name(q));
     if (!sg_law_choose(points, kept, kinds, shape, &law, &needed)) {
-        sg_fit_note(fit, "%s of %s (ranks %lld): %zu point(s), %zu are needed; no law", sg_quantity_name(q),
-                    law.config.policy, (long long)law.config.ranks, kept, needed);
+        if (kept >= needed)
+            sg_fit_note(fit, "%s of %s (ranks %lld): its %zu points follow no law", sg_quantity_name(q),
+                        law.config.policy, (long long)law.config.ranks, kept);
+        else
+            sg_fit_note(fit, "%s of %s (ranks %lld): %zu point(s), %zu are needed; no law", sg_quantity_name(q),
+                        law.config.policy, (long long)law.config.ranks, kept, needed);
         return SG_OK;
     }
     advise(points, kept, &law, law.next_point, sizeof law.next_point);

@@ -143,6 +143,15 @@ static double left_out_log_sd(const law_fit *all) {
     return scored ? sqrt(sum / (double)scored) : INFINITY;
 }
 
+/* A term that the data press to nothing, or that they leave open, is none: another formula says the same without it. */
+static bool is_determined(const sg_law *law) {
+    for (size_t i = 0; i < law->n_fitted; i++)
+        if (!isnormal(law->value[i]) || law->value[i] < 0) return false;
+    for (size_t i = 0; i < SG_LAW_TERMS * SG_LAW_TERMS; i++)
+        if (!isfinite(law->covariance[i])) return false;
+    return isfinite(law->residual_log_sd);
+}
+
 static bool fit_law(law_fit *f, sg_law *law) {
     double log_term[SG_LAW_TERMS], covariance[SG_LAW_TERMS * SG_LAW_TERMS], cost;
     if (!fit_kind(f, log_term, covariance, &cost)) return false;
@@ -168,7 +177,7 @@ static bool fit_law(law_fit *f, sg_law *law) {
     }
     law->residual_log_sd = sqrt(squares / freedom);
     law->left_out_log_sd = left_out_log_sd(f);
-    return true;
+    return is_determined(law);
 }
 
 bool sg_law_choose(const sg_law_point *points, size_t n, unsigned kinds, const double *shape, sg_law *law,

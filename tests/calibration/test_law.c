@@ -84,11 +84,29 @@ static void an_outlier_is_weighed_down(void **state) {
     assert_true(law.residual_log_sd > 0.1);
 }
 
+/* Waits that do not grow with the batch, or fall with it, have no slope: no formula with one may be chosen, and what is chosen
+ * has terms that are there. */
+static void vanishing_terms_make_no_law(void **state) {
+    (void)state;
+    const double x[] = {16, 32, 64, 128};
+    static const double y[][4] = {{1e-5, 1e-5, 1e-5, 1e-5}, {4e-5, 2e-5, 1e-5, 5e-6}, {1e-7, 3e-4, 1e-7, 2e-7}};
+    for (int k = 0; k < 3; k++) {
+        sg_law_point points[4];
+        for (int i = 0; i < 4; i++) points[i] = (sg_law_point){x[i], y[k][i], 0.01};
+        sg_law law = {.kind = 0};
+        size_t needed;
+        if (!sg_law_choose(points, 4, 1u << SG_LAW_LINEAR | 1u << SG_LAW_AFFINE, NULL, &law, &needed)) continue;
+        for (size_t i = 0; i < law.n_fitted; i++) assert_true(law.value[i] > 0 && isfinite(law.error[i]));
+        double value, log_sd;
+        sg_law_at(&law, 48, &value, &log_sd);
+        assert_true(value > 0 && isfinite(log_sd));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(affine_is_recovered),
-        cmocka_unit_test(launch_bound_data_choose_the_knee),
-        cmocka_unit_test(three_points_scale_the_walk),
+        cmocka_unit_test(vanishing_terms_make_no_law),       cmocka_unit_test(affine_is_recovered),
+        cmocka_unit_test(launch_bound_data_choose_the_knee), cmocka_unit_test(three_points_scale_the_walk),
         cmocka_unit_test(an_outlier_is_weighed_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
