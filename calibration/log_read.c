@@ -1,12 +1,13 @@
 #include "calibration/log_read.h"
 
-#include <errno.h>
+#include "sim/durable_file.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORD_MAX = 96, CHUNK = 1 << 16 };
+enum { WORD_MAX = 96, MAX_LOG_BYTES = 1 << 30 };
 
 typedef struct reader {
     sg_log *log;
@@ -161,22 +162,12 @@ sg_code sg_log_parse(const char *text, size_t bytes, const char *name, sg_log *l
 sg_code sg_log_read(const char *path, sg_log *log, sg_status *status) {
     reader r;
     start(&r, log);
-    FILE *file = fopen(path, "rb");
-    if (!file) return sg_fail(status, SG_BAD_INPUT, "cannot read log %s: %s", path, strerror(errno));
-    char *chunk = malloc(CHUNK);
-    if (!chunk) {
-        (void)fclose(file);
-        return sg_fail_memory(status, CHUNK, "reading a log");
-    }
+    unsigned char *bytes;
     size_t n;
-    while ((n = fread(chunk, 1, CHUNK, file)) > 0) feed(&r, chunk, n);
-    bool failed = ferror(file);
-    (void)fclose(file);
-    free(chunk);
-    if (failed) {
-        sg_log_clear(log);
-        return sg_fail(status, SG_BAD_INPUT, "cannot read log %s to its end: %s", path, strerror(errno));
-    }
+    sg_code code = sg_file_read(path, MAX_LOG_BYTES, &bytes, &n, status);
+    if (code != SG_OK) return sg_fail_in(status, "reading a log");
+    feed(&r, (const char *)bytes, n);
+    free(bytes);
     return finish(&r, path, status);
 }
 

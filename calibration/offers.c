@@ -1,16 +1,15 @@
 #include "calibration/offers.h"
 
 #include <csv.h>
-#include <errno.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "calibration/config_dir.h"
 #include "models/policy.h"
+#include "sim/durable_file.h"
 
 static const char *const columns[] = {"provider", "name",         "gpu",     "machine",    "gpus",  "vcpus",
                                       "ram_gb",   "usd_per_hour", "billing", "price_date", "source"};
@@ -193,25 +192,12 @@ sg_code sg_offers_parse(const char *name, const char *text, size_t bytes, sg_off
 }
 
 static sg_code read_file(const char *path, sg_offers *offers, sg_status *status) {
-    FILE *file = fopen(path, "rb");
-    if (!file) return sg_fail(status, SG_BAD_INPUT, "opening %s: %s", path, strerror(errno));
-    struct stat info;
-    if (fstat(fileno(file), &info) || !S_ISREG(info.st_mode) || info.st_size > MAX_BYTES) {
-        (void)fclose(file);
-        return sg_fail(status, SG_BAD_INPUT, "reading %s: it is no regular file of at most 16 MiB", path);
-    }
-    size_t size = (size_t)info.st_size;
-    char *text = malloc(size + 1);
-    if (!text) {
-        (void)fclose(file);
-        return sg_fail_memory(status, size + 1, path);
-    }
-    size_t got = fread(text, 1, size, file);
-    bool bad = ferror(file) != 0;
-    (void)fclose(file);
-    sg_code code = bad ? sg_fail(status, SG_MACHINE, "reading %s: the file system reports an error", path)
-                       : sg_offers_parse(path, text, got, offers, status);
-    free(text);
+    unsigned char *bytes;
+    size_t n;
+    sg_code code = sg_file_read(path, MAX_BYTES, &bytes, &n, status);
+    if (code != SG_OK) return code;
+    code = sg_offers_parse(path, (const char *)bytes, n, offers, status);
+    free(bytes);
     return code;
 }
 

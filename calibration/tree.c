@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "calibration/tree_build.h"
 #include "models/policy.h"
+#include "sim/durable_file.h"
 
-static const long long MAX_FILE_BYTES = 64LL << 20;
+static const size_t MAX_FILE_BYTES = (size_t)64 << 20;
 
 /* Nodes and texts live in blocks that only the tree frees. */
 typedef struct block {
@@ -103,32 +103,15 @@ const sg_node *sg_tree_root(const sg_tree *tree) {
 
 sg_code sg_tree_read(const char *path, sg_tree **tree, sg_status *status) {
     *tree = NULL;
-    FILE *file = fopen(path, "rb");
-    if (!file) return sg_fail(status, SG_BAD_INPUT, "opening %s: %s", path, strerror(errno));
-    struct stat info;
-    if (fstat(fileno(file), &info) || !S_ISREG(info.st_mode) || info.st_size > MAX_FILE_BYTES) {
-        (void)fclose(file);
-        return sg_fail(status, SG_BAD_INPUT, "reading %s: it is no regular file of at most 64 MiB", path);
-    }
-    size_t size = (size_t)info.st_size;
-    char *text = malloc(size + 1);
-    if (!text) {
-        (void)fclose(file);
-        return sg_fail_memory(status, size + 1, path);
-    }
-    size_t got = fread(text, 1, size, file);
-    bool bad = ferror(file) != 0;
-    (void)fclose(file);
-    sg_code code;
-    if (bad) {
-        code = sg_fail(status, SG_MACHINE, "reading %s: the file system reports an error", path);
-    } else {
-        size_t n = strlen(path);
-        bool json = n > 5 && strcmp(path + n - 5, ".json") == 0;
-        code = json ? sg_tree_parse_json(path, text, got, tree, status)
-                    : sg_tree_parse_yaml(path, text, got, tree, status);
-    }
-    free(text);
+    unsigned char *bytes;
+    size_t n;
+    sg_code code = sg_file_read(path, MAX_FILE_BYTES, &bytes, &n, status);
+    if (code != SG_OK) return code;
+    size_t length = strlen(path);
+    bool json = length > 5 && strcmp(path + length - 5, ".json") == 0;
+    code = json ? sg_tree_parse_json(path, (const char *)bytes, n, tree, status)
+                : sg_tree_parse_yaml(path, (const char *)bytes, n, tree, status);
+    free(bytes);
     return code;
 }
 

@@ -10,9 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "calibration/log_read.h"
 #include "sim/run_file.h"
 #include "tests/support/program.h"
 
@@ -86,6 +88,27 @@ static void large_texts_end_soon(void **state) {
     sg_said said = sg_stepgauge("plan", "act", "--frames", "100", "--epochs", "1", "--offers", path, NULL);
     assert_true(said.seconds < 30);
     expect(said, 2, "unknown column");
+}
+
+/* A pipe nobody writes to must not hold the program up, an endless device must not fill the memory. */
+static void pipes_and_devices_are_no_files(void **state) {
+    char pipe[128];
+    (void)snprintf(pipe, sizeof pipe, "%s/pipe", (const char *)*state);
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    const char *const paths[] = {pipe, "/dev/zero"};
+    for (size_t i = 0; i < 2; i++) {
+        const char *path = paths[i];
+        expect(sg_stepgauge("inspect", "--config", path, NULL), 2, "no regular file");
+        expect(sg_stepgauge("inspect", "act", "--train-config", path, NULL), 2, "no regular file");
+        expect(sg_stepgauge("plan", "act", "--frames", "9", "--epochs", "1", "--offers", path, NULL), 2,
+               "no regular file");
+        expect(sg_stepgauge("fit", path, NULL), 2, "no regular file");
+        sg_log log;
+        sg_status status;
+        assert_int_equal(sg_log_read(path, &log, &status), SG_BAD_INPUT);
+        assert_non_null(strstr(status.text, "no regular file"));
+    }
+    (void)unlink(pipe);
 }
 
 /* Exit status of the program with its standard output going to a full device. */
@@ -182,6 +205,7 @@ int main(void) {
         cmocka_unit_test(numbers_that_no_type_holds),
         cmocka_unit_test(nothing_where_something_is_needed),
         cmocka_unit_test(large_texts_end_soon),
+        cmocka_unit_test(pipes_and_devices_are_no_files),
         cmocka_unit_test(every_answer_is_written_or_missed),
         cmocka_unit_test(half_set_rank_variables),
         cmocka_unit_test(interrupted_points_are_measured_again),
