@@ -215,7 +215,7 @@ static sg_code make_forward(sg_device *device, sg_plan *plan, dnnl_post_ops_t po
     dnnl_status_t result = describe_forward(&l, bias, &desc);
     if (result != dnnl_success) return sg_dnnl_fail(op, result, "describing the convolution", status);
     code = sg_dnnl_attributes(op, post_ops, 1, &attributes, status);
-    if (code == SG_OK) code = sg_primitive_make(device, op, &desc, attributes, NULL, &c->primitive, status);
+    if (code == SG_OK) code = sg_primitive_make(device, op, &desc, attributes, NULL, NULL, &c->primitive, status);
     if (code == SG_OK) code = add_operand(device, plan, DNNL_ARG_SRC, 0, status);
     if (code == SG_OK) code = add_operand(device, plan, DNNL_ARG_WEIGHTS, 1, status);
     if (code == SG_OK) code = add_operand(device, plan, DNNL_ARG_DST, op->n_in, status);
@@ -296,7 +296,7 @@ static sg_code make_backward(sg_device *device, sg_plan *plan, const tensors *t,
     }
     if (code != SG_OK) return code;
     code = sg_dnnl_attributes(op, NULL, 1, &attributes, status);
-    if (code == SG_OK) code = sg_primitive_make(device, op, &desc, attributes, hint, &c->primitive, status);
+    if (code == SG_OK) code = sg_primitive_make(device, op, &desc, attributes, hint, NULL, &c->primitive, status);
     (void)dnnl_primitive_desc_destroy(hint);
     return code;
 }

@@ -13,13 +13,17 @@ enum { MOST_THREADS = 4096 };
 
 /* ---- the processor --------------------------------------------------------------------------------------------------- */
 
+static bool isa_has(dnnl_cpu_isa_t isa) {
+    return (dnnl_get_effective_cpu_isa() & isa) == isa;
+}
+
+/* oneDNN's answer counts, so that its DNNL_MAX_CPU_ISA bounds our loops too. */
 const sg_loops *sg_loops_best(void) {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma"))
-        return &sg_loops_avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &sg_loops_avx2;
+    bool fma = __builtin_cpu_supports("fma");
+    if (isa_has(dnnl_cpu_isa_avx512_core) && fma) return &sg_loops_avx512;
+    if (isa_has(dnnl_cpu_isa_avx2) && fma) return &sg_loops_avx2;
 #endif
     return &sg_loops_baseline;
 }
@@ -87,7 +91,7 @@ static sg_code cpu_open(const sg_device_options *options, sg_device **out, sg_st
     }
     device->loops = sg_loops_best();
     device->threads = options->threads ? options->threads : allowed_threads();
-    device->bf16_native = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+    device->bf16_native = isa_has(dnnl_cpu_isa_avx512_core);
     sg_parallel_set_threads(device->threads);
     dnnl_status_t code = dnnl_engine_create(&device->engine, dnnl_cpu, 0);
     if (code == dnnl_success) code = dnnl_stream_create(&device->stream, device->engine, dnnl_stream_default_flags);

@@ -106,12 +106,38 @@ static sg_code finish(sg_device *device, const sg_op *op, dnnl_primitive_desc_t 
     return add_scratch(device, op, p, status);
 }
 
+static const char *name_of(const_dnnl_primitive_desc_t desc) {
+    const char *name = "";
+    (void)dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, (void *)&name);
+    return name;
+}
+
+/* Steps the iterator to the preferred implementation, or back to none: then *chosen stays NULL. */
+static void find_preferred(dnnl_primitive_desc_iterator_t iterator, const char *preferred,
+                           dnnl_primitive_desc_t *chosen) {
+    do {
+        dnnl_primitive_desc_t desc = dnnl_primitive_desc_iterator_fetch(iterator);
+        if (desc && strcmp(name_of(desc), preferred) == 0) {
+            *chosen = desc;
+            return;
+        }
+        if (desc) (void)dnnl_primitive_desc_destroy(desc);
+    } while (dnnl_primitive_desc_iterator_next(iterator) == dnnl_success);
+}
+
 sg_code sg_primitive_make(sg_device *device, const sg_op *op, const_dnnl_op_desc_t desc,
-                          dnnl_primitive_attr_t attributes, const_dnnl_primitive_desc_t hint, sg_primitive *p,
-                          sg_status *status) {
+                          dnnl_primitive_attr_t attributes, const_dnnl_primitive_desc_t hint, const char *preferred,
+                          sg_primitive *p, sg_status *status) {
     dnnl_primitive_desc_t chosen = NULL;
+    dnnl_primitive_desc_iterator_t iterator = NULL;
+    dnnl_status_t code = dnnl_success;
     *p = (sg_primitive){.scratch = -1};
-    dnnl_status_t code = dnnl_primitive_desc_create(&chosen, desc, attributes, device->engine, hint);
+    if (preferred &&
+        dnnl_primitive_desc_iterator_create(&iterator, desc, attributes, device->engine, hint) == dnnl_success) {
+        find_preferred(iterator, preferred, &chosen);
+        (void)dnnl_primitive_desc_iterator_destroy(iterator);
+    }
+    if (!chosen) code = dnnl_primitive_desc_create(&chosen, desc, attributes, device->engine, hint);
     (void)dnnl_primitive_attr_destroy(attributes);
     if (code != dnnl_success) return sg_dnnl_fail(op, code, "choosing an implementation", status);
     return finish(device, op, chosen, p, status);
@@ -139,10 +165,7 @@ const dnnl_memory_desc_t *sg_primitive_layout(const sg_primitive *p, int argumen
 
 const char *sg_primitive_name(const sg_primitive *p) {
     const_dnnl_primitive_desc_t desc = NULL;
-    const char *name = "";
-    if (dnnl_primitive_get_primitive_desc(p->primitive, &desc) == dnnl_success)
-        (void)dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, (void *)&name);
-    return name;
+    return dnnl_primitive_get_primitive_desc(p->primitive, &desc) == dnnl_success ? name_of(desc) : "";
 }
 
 sg_code sg_primitive_add(sg_device *device, const sg_op *op, sg_primitive *p, int argument,

@@ -27,10 +27,11 @@ sg_code sg_dnnl_attributes(const sg_op *op, dnnl_post_ops_t post_ops, double sca
 /* Appends attrs.act. */
 sg_code sg_dnnl_append_activation(const sg_op *op, dnnl_post_ops_t post_ops, sg_status *status);
 
-/* Creates the primitive from an operation descriptor and takes over `attributes`. SG_NO where oneDNN has no implementation. */
+/* Creates the primitive from an operation descriptor and takes over `attributes`. `preferred` (may be NULL) names the
+ * implementation to take where oneDNN offers it, instead of its first choice. SG_NO where oneDNN has none. */
 sg_code sg_primitive_make(sg_device *device, const sg_op *op, const_dnnl_op_desc_t desc,
-                          dnnl_primitive_attr_t attributes, const_dnnl_primitive_desc_t hint, sg_primitive *p,
-                          sg_status *status);
+                          dnnl_primitive_attr_t attributes, const_dnnl_primitive_desc_t hint, const char *preferred,
+                          sg_primitive *p, sg_status *status);
 /* A reorder between two layouts; its two arguments (FROM, TO) are still to be added. */
 sg_code sg_primitive_make_reorder(sg_device *device, const sg_op *op, const dnnl_memory_desc_t *from,
                                   const dnnl_memory_desc_t *to, sg_primitive *p, sg_status *status);

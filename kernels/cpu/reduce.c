@@ -218,11 +218,14 @@ static void work_columns(const job *job, int64_t unit, int split, int64_t begin,
     int64_t output = outer * kept->size[inner] + first;
     double total[STRIP];
     fold_columns(job, offset_of(kept, inner, outer, kept->x_stride) + first, n, begin, end, total);
-    for (int64_t i = 0; i < n; i++) {
-        if (job->partial)
-            job->partial[split * kept->count + output + i] = total[i];
-        else
-            put(job, output + i, total[i]);
+    if (job->partial) {
+        memcpy(job->partial + split * kept->count + output, total, (size_t)n * sizeof *total);
+    } else if (job->y_dtype == SG_F32 && kept->y_stride[inner] == 1) {
+        float *y = (float *)(void *)job->y + offset_of(kept, inner, outer, kept->y_stride) + first;
+        double scale = job->fn == SG_FN_MEAN ? 1.0 / (double)job->r->reduced.count : 1.0;
+        for (int64_t i = 0; i < n; i++) y[i] = (float)(total[i] * scale);
+    } else {
+        for (int64_t i = 0; i < n; i++) put(job, output + i, total[i]);
     }
 }
 
