@@ -127,7 +127,7 @@ static sg_code cpu_info(sg_device *device, sg_device_info *info, sg_status *stat
 static void *take(sg_heap *heap, uint64_t bytes) {
     void *at = NULL;
     (void)heap;
-    if (bytes > SIZE_MAX / 2) return NULL;
+    if (bytes > (uint64_t)1 << 38) return NULL; /* above it they stop the program */
     return posix_memalign(&at, 512, bytes ? (size_t)bytes : 1) == 0 ? at : NULL;
 }
 static void give(sg_heap *heap, void *segment) {

@@ -1,39 +1,34 @@
 /* reduce.c: sums and extremes of runs. */
 #include "kernels/cpu/loops/isa.h"
 #include "kernels/cpu/loops/math.h"
+#include "kernels/cpu/loops/sum.h"
 
-/* fp32 accumulators are emptied into a double every so many elements, so that the error does not grow with n. */
-enum { BLOCK = 1024 };
+double SG_NAME(sg_sum)(const float *x, int64_t n) {
+    double total;
+    SG_SUM(total, i, n, x[i]);
+    return total;
+}
 
-#define BLOCK_SUM(name, parameters, term)                                                                              \
-    double SG_NAME(name) parameters {                                                                                  \
-        double total = 0;                                                                                              \
-        for (int64_t at = 0; at < n; at += BLOCK) {                                                                    \
-            int64_t end = at + BLOCK < n ? at + BLOCK : n;                                                             \
-            float part = 0;                                                                                            \
-            _Pragma("omp simd reduction(+ : part)") for (int64_t i = at; i < end; i++) part += (term);                 \
-            total += (double)part;                                                                                     \
-        }                                                                                                              \
-        return total;                                                                                                  \
-    }
-
-BLOCK_SUM(sg_sum, (const float *x, int64_t n), x[i])
-BLOCK_SUM(sg_dot, (const float *x, const float *y, int64_t n), x[i] * y[i])
+double SG_NAME(sg_dot)(const float *x, const float *y, int64_t n) {
+    double total;
+    SG_SUM(total, i, n, x[i] * y[i]);
+    return total;
+}
 
 /* Squares overflow fp32 from 1.8e19 and vanish below 1e-19: gradients reach neither in a sane training, but a norm that
  * decides about clipping must be right in an insane one too. */
 double SG_NAME(sg_sum_squares)(const float *x, int64_t n) {
     double total = 0;
-    for (int64_t at = 0; at < n; at += BLOCK) {
-        int64_t end = at + BLOCK < n ? at + BLOCK : n;
-        float part = 0;
-#pragma omp simd reduction(+ : part)
-        for (int64_t i = at; i < end; i++) part += x[i] * x[i];
-        if (part > 1e-30f && part < 1e30f) {
-            total += (double)part;
-        } else {
-            for (int64_t i = at; i < end; i++) total += (double)x[i] * (double)x[i];
+    for (int64_t at = 0; at < n; at += SG_SUM_BLOCK) {
+        int64_t count = n - at < SG_SUM_BLOCK ? n - at : SG_SUM_BLOCK;
+        const float *block = x + at;
+        double part;
+        SG_SUM(part, i, count, block[i] * block[i]);
+        if (!(part > 1e-30 && part < 1e30)) {
+            part = 0;
+            for (int64_t i = 0; i < count; i++) part += (double)block[i] * (double)block[i];
         }
+        total += part;
     }
     return total;
 }
