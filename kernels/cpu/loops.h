@@ -75,8 +75,8 @@ typedef struct sg_loops {
 
     void (*adamw)(float *p, const float *g, float *m, float *v, int64_t n, const sg_adamw_step *step);
 
-    /* Pooling over channels: where x > y or x is NaN, y = x and index = at. */
-    void (*pool_max)(float *y, int32_t *index, const float *x, int64_t n, int32_t at);
+    /* Pooling: where x > y or x is NaN, y = x and index = at. x is `stride` elements apart. */
+    void (*pool_max)(float *y, int32_t *index, const float *x, int64_t n, int64_t stride, int32_t at);
     /* dx[i] += dy[i] where index[i] == at. */
     void (*pool_gather_u8)(float *dx, const float *dy, const uint8_t *index, int64_t n, uint8_t at);
     void (*pool_gather_i64)(float *dx, const float *dy, const int64_t *index, int64_t n, int64_t at);

@@ -1,4 +1,4 @@
-/* pool.c: MAXPOOL and MAXPOOL_BWD. Channels-last images are pooled across channels, others pixel by pixel; bf16 and fp16 pass
+/* pool.c: MAXPOOL and MAXPOOL_BWD. Channels-last images are pooled across channels, plain ones row by row; bf16 and fp16 pass
  * through fp32 copies in the workspace (widen.c). */
 #include "kernels/cpu/cpu.h"
 
@@ -10,6 +10,7 @@ enum { STRIP = 256, GRAIN = 16384 };
 
 typedef struct pool {
     bool across; /* channels are contiguous in every tensor */
+    bool along;  /* columns are */
     int64_t n, c, h, w, rows, columns;
     int64_t kernel[2], stride[2], pad[2];
     bool small_index;
@@ -69,7 +70,7 @@ static void pool_strip(const job *job, int64_t n, int64_t c, int64_t channels, i
     for (int64_t i = 0; i < channels; i++) where[i] = first;
     for (int64_t i = v.from; i < v.to; i++)
         for (int64_t j = u.from; j < u.to; j++)
-            loops->pool_max(y, where, job->x + offset(&p->x, n, c, v.start + i, u.start + j), channels,
+            loops->pool_max(y, where, job->x + offset(&p->x, n, c, v.start + i, u.start + j), channels, 1,
                             (int32_t)(i * p->kernel[1] + j));
     int64_t at = offset(&p->index, n, c, row, column);
     if (p->small_index) {
@@ -81,6 +82,36 @@ static void pool_strip(const job *job, int64_t n, int64_t c, int64_t channels, i
             int64_t kernel_i = where[i] / p->kernel[1], kernel_j = where[i] % p->kernel[1];
             index[i] = (v.start + kernel_i) * p->w + u.start + kernel_j;
         }
+    }
+}
+
+/* Columns first..first+n-1 of one output row of a plane. Every position of the window is taken for all columns at once,
+ * as far as it lies inside the image for them. */
+static void pool_row(const job *job, int64_t n, int64_t c, int64_t row, int64_t first, int64_t count) {
+    const pool *p = job->p;
+    const sg_loops *loops = job->call->device->loops;
+    window v = window_at(row, p->kernel[0], p->stride[0], p->pad[0], p->h);
+    float *y = job->y + offset(&p->y, n, c, row, first);
+    int32_t where[STRIP];
+    loops->fill(y, count, -INFINITY);
+    for (int64_t k = 0; k < count; k++) {
+        int64_t start = (first + k) * p->stride[1] - p->pad[1];
+        where[k] = (int32_t)(v.from * p->kernel[1] + (start < 0 ? -start : 0));
+    }
+    for (int64_t i = v.from; i < v.to; i++)
+        for (int64_t j = 0; j < p->kernel[1]; j++) {
+            int64_t at = first * p->stride[1] - p->pad[1] + j; /* column of x that the first output sees here */
+            int64_t skip = at < 0 ? (-at + p->stride[1] - 1) / p->stride[1] : 0;
+            int64_t end = p->w - at <= 0 ? 0 : (p->w - at - 1) / p->stride[1] + 1;
+            if (end > count) end = count;
+            if (skip >= end) continue;
+            const float *x = job->x + offset(&p->x, n, c, v.start + i, at + skip * p->stride[1]);
+            loops->pool_max(y + skip, where + skip, x, end - skip, p->stride[1], (int32_t)(i * p->kernel[1] + j));
+        }
+    for (int64_t k = 0; k < count; k++) {
+        int64_t i = where[k] / p->kernel[1], j = where[k] % p->kernel[1];
+        int64_t column = (first + k) * p->stride[1] - p->pad[1] + j;
+        put_index(job, offset(&p->index, n, c, row, first + k), code_of(p, v.start + i, column, i, j));
     }
 }
 
@@ -111,6 +142,10 @@ static void forward(void *context, int64_t begin, int64_t end, int thread) {
     (void)thread;
     for (int64_t item = begin; item < end; item++) {
         int64_t row = item % p->rows, rest = item / p->rows;
+        for (int64_t first = 0; p->along && first < p->columns; first += STRIP)
+            pool_row(job, rest / p->c, rest % p->c, row, first,
+                     p->columns - first < STRIP ? p->columns - first : STRIP);
+        if (p->along) continue;
         for (int64_t column = 0; column < p->columns; column++) {
             if (!p->across) {
                 pool_pixel(job, rest / p->c, rest % p->c, row, column);
@@ -220,6 +255,7 @@ static sg_code prepare_pool(sg_plan *plan, const sg_desc *x, const sg_desc *y, c
                 .y = *y,
                 .index = *index};
     p->across = p->c > 1 && x->stride[1] == 1 && y->stride[1] == 1 && index->stride[1] == 1;
+    p->along = !p->across && x->stride[3] == 1 && y->stride[3] == 1;
     for (int i = 0; i < 2; i++) {
         p->kernel[i] = plan->op.attrs.kernel[i];
         p->stride[i] = plan->op.attrs.stride[i];

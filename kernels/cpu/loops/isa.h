@@ -50,7 +50,7 @@ void SG_NAME(sg_dropout)(float *y, uint8_t *mask, const float *x, const uint32_t
                          float scale);
 void SG_NAME(sg_dropout_bwd)(float *dx, const float *dy, const uint8_t *mask, int64_t n, float scale);
 void SG_NAME(sg_adamw)(float *p, const float *g, float *m, float *v, int64_t n, const sg_adamw_step *step);
-void SG_NAME(sg_pool_max)(float *y, int32_t *index, const float *x, int64_t n, int32_t at);
+void SG_NAME(sg_pool_max)(float *y, int32_t *index, const float *x, int64_t n, int64_t stride, int32_t at);
 void SG_NAME(sg_pool_gather_u8)(float *dx, const float *dy, const uint8_t *index, int64_t n, uint8_t at);
 void SG_NAME(sg_pool_gather_i64)(float *dx, const float *dy, const int64_t *index, int64_t n, int64_t at);
 void SG_NAME(sg_transpose)(void *to, const void *from, int64_t rows, int64_t columns, int64_t to_stride,
