@@ -174,7 +174,10 @@ static void fold_columns(const job *job, int64_t x_offset, int64_t n, int64_t be
                 fold_strip_row(loops, job->fn, strip, direct ? (const float *)(const void *)from : row, n);
             }
         }
-        for (int64_t i = 0; i < n; i++) total[i] = folded(job->fn, total[i], (double)strip[i]);
+        if (sums)
+            for (int64_t i = 0; i < n; i++) total[i] += (double)strip[i];
+        else
+            for (int64_t i = 0; i < n; i++) total[i] = folded(job->fn, total[i], (double)strip[i]);
         begin += rows;
     }
 }
@@ -200,6 +203,21 @@ static void put(const job *job, int64_t output, double value) {
     sg_scalar_store(job->y_dtype, job->y + at * job->y_bytes, value);
 }
 
+/* n neighbouring outputs, from element `at` of y on. */
+static void put_strip(const job *job, int64_t at, const double *total, int64_t n) {
+    const sg_loops *loops = job->call->device->loops;
+    int64_t stride = job->r->kept.y_stride[job->r->kept.n - 1];
+    double scale = job->fn == SG_FN_MEAN ? 1.0 / (double)job->r->reduced.count : 1.0;
+    float value[STRIP];
+    for (int64_t i = 0; i < n; i++) value[i] = (float)(total[i] * scale);
+    if (loops->store[job->y_dtype]) {
+        loops->store[job->y_dtype](job->y + at * job->y_bytes, value, n, stride);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        sg_scalar_store(job->y_dtype, job->y + (at + i * stride) * job->y_bytes, total[i] * scale);
+}
+
 static void work_rows(const job *job, int64_t unit, int split, int64_t begin, int64_t end) {
     const axes *kept = &job->r->kept;
     int64_t x_offset = offset_of(kept, kept->n, unit, kept->x_stride);
@@ -218,15 +236,10 @@ static void work_columns(const job *job, int64_t unit, int split, int64_t begin,
     int64_t output = outer * kept->size[inner] + first;
     double total[STRIP];
     fold_columns(job, offset_of(kept, inner, outer, kept->x_stride) + first, n, begin, end, total);
-    if (job->partial) {
+    if (job->partial)
         memcpy(job->partial + split * kept->count + output, total, (size_t)n * sizeof *total);
-    } else if (job->y_dtype == SG_F32 && kept->y_stride[inner] == 1) {
-        float *y = (float *)(void *)job->y + offset_of(kept, inner, outer, kept->y_stride) + first;
-        double scale = job->fn == SG_FN_MEAN ? 1.0 / (double)job->r->reduced.count : 1.0;
-        for (int64_t i = 0; i < n; i++) y[i] = (float)(total[i] * scale);
-    } else {
-        for (int64_t i = 0; i < n; i++) put(job, output + i, total[i]);
-    }
+    else
+        put_strip(job, offset_of(kept, inner, outer, kept->y_stride) + first * kept->y_stride[inner], total, n);
 }
 
 /* Items are (split, unit). */

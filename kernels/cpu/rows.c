@@ -7,13 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GRAIN = 4096, BLOCK_ROWS = 256 };
+enum { GRAIN = 4096, BLOCK_ROWS = 256, CROSSED_ROWS = 32 };
 
 /* Tensors that are walked row by row. */
 typedef struct walked {
     int pointer; /* which of the call's pointers */
     bool output;
-    bool direct; /* rows are contiguous fp32 */
+    bool direct;  /* rows are contiguous fp32 */
+    bool crossed; /* an input whose neighbouring rows are contiguous instead: read in blocks of rows */
     sg_dtype dtype;
     int64_t bytes, row_stride[SG_MAX_DIMS], stride; /* elements */
 } walked;
@@ -43,7 +44,10 @@ typedef struct rows {
 typedef struct worker {
     const sg_call *call;
     const rows *r;
-    float *x[3];       /* rows of the walked tensors */
+    float *x[3];     /* rows of the walked tensors */
+    char *block[3];  /* CROSSED_ROWS rows of a crossed tensor, in its dtype */
+    int64_t held[3]; /* the first row in the block; rows up to held_end */
+    int64_t held_end[3];
     const float *w[2]; /* vectors */
     float *dw, *db;    /* this thread's block sums */
     float *dw_total, *db_total;
@@ -99,6 +103,10 @@ static void rms_norm_bwd_row(const worker *w, int64_t row) {
 
 /* ---- a thread's rows -------------------------------------------------------------------------------------------------------- */
 
+static uint64_t crossed_bytes(const rows *r, const walked *t) {
+    return sg_align((uint64_t)(CROSSED_ROWS * r->n * t->bytes));
+}
+
 static char *address(const worker *w, const walked *t, int64_t row) {
     int64_t at = 0;
     for (int d = w->r->ndim - 1; d >= 0; d--) {
@@ -106,6 +114,21 @@ static char *address(const worker *w, const walked *t, int64_t row) {
         row /= w->r->size[d];
     }
     return (char *)w->call->pointers[t->pointer] + at * t->bytes;
+}
+
+/* The row of a crossed tensor, from a block of rows that is transposed when the first of them is met. */
+static const char *crossed_row(worker *w, int i, int64_t row, int64_t end) {
+    const walked *t = &w->r->tensor[i];
+    int64_t inner = w->r->size[w->r->ndim - 1];
+    if (row < w->held[i] || row >= w->held_end[i]) {
+        int64_t rows = inner - row % inner; /* neighbours in memory end with the innermost leading dim */
+        if (rows > CROSSED_ROWS) rows = CROSSED_ROWS;
+        if (rows > end - row) rows = end - row;
+        w->held[i] = row;
+        w->held_end[i] = row + rows;
+        loops_of(w)->transpose(w->block[i], address(w, t, row), rows, w->r->n, w->r->n, t->stride, (size_t)t->bytes);
+    }
+    return w->block[i] + (row - w->held[i]) * w->r->n * t->bytes;
 }
 
 /* Gives the thread its part of the workspace: buffers of rows, of vectors, and sums. */
@@ -118,6 +141,9 @@ static void start_worker(worker *w, const job *job, int thread) {
         if (r->tensor[i].direct) continue;
         w->x[i] = (float *)(void *)at;
         at += row_bytes;
+        if (!r->tensor[i].crossed) continue;
+        w->block[i] = at;
+        at += crossed_bytes(r, &r->tensor[i]);
     }
     for (int i = 0; i < r->vectors; i++) {
         const vector *v = &r->weight[i];
@@ -157,6 +183,8 @@ static void work(void *context, int64_t begin, int64_t end, int thread) {
             at[i] = address(&w, t, row);
             if (t->direct)
                 w.x[i] = (float *)(void *)at[i];
+            else if (t->crossed)
+                loops_of(&w)->load[t->dtype](w.x[i], crossed_row(&w, i, row, end), r->n, 1);
             else if (!t->output)
                 loops_of(&w)->load[t->dtype](w.x[i], at[i], r->n, t->stride);
         }
@@ -295,9 +323,15 @@ sg_code sg_prepare_rows(sg_device *device, sg_plan *plan, sg_status *status) {
     set_parts(r, plan);
     set_leading_dims(r, x);
     int buffers = r->db >= 0 ? 4 : r->dw >= 0 ? 2 : 0;
-    for (int i = 0; i < r->walked; i++) buffers += !r->tensor[i].direct;
+    uint64_t blocks = 0;
+    for (int i = 0; i < r->walked; i++) {
+        walked *t = &r->tensor[i];
+        buffers += !t->direct;
+        t->crossed = !t->direct && !t->output && t->stride > 1 && r->ndim > 0 && t->row_stride[r->ndim - 1] == 1;
+        if (t->crossed) blocks += crossed_bytes(r, t);
+    }
     for (int i = 0; i < r->vectors; i++) buffers += !(r->weight[i].dtype == SG_F32 && r->weight[i].stride == 1);
-    r->part_bytes = (uint64_t)buffers * sg_align((uint64_t)r->n * sizeof(float));
+    r->part_bytes = blocks + (uint64_t)buffers * sg_align((uint64_t)r->n * sizeof(float));
     plan->workspace_bytes = (uint64_t)device->threads * r->part_bytes;
     return SG_OK;
 }

@@ -80,13 +80,24 @@ static void unary_COS(float *w, const float *x, int64_t n, float a, float b) {
     }
 }
 
-static void unary_POW(float *w, const float *x, int64_t n, float a, float b) {
-    (void)b;
-    if (a == 2.0f) {
-        SG_SIMD for (int64_t i = 0; i < n; i++) w[i] = x[i] * x[i];
-    } else {
-        for (int64_t i = 0; i < n; i++) w[i] = powf(x[i], a);
+#define POWER(exponent, value)                                                                                         \
+    if (a == (exponent)) {                                                                                             \
+        SG_SIMD for (int64_t i = 0; i < n; i++) {                                                                      \
+            float x = xs[i];                                                                                           \
+            w[i] = (value);                                                                                            \
+        }                                                                                                              \
+        return;                                                                                                        \
     }
+
+/* The exponents that losses, norms and their derivatives use cost no logarithm. */
+static void unary_POW(float *w, const float *xs, int64_t n, float a, float b) {
+    (void)b;
+    POWER(1.0f, x)
+    POWER(2.0f, x * x)
+    POWER(3.0f, x * x * x)
+    POWER(-1.0f, 1.0f / x)
+    POWER(-2.0f, 1.0f / (x * x))
+    for (int64_t i = 0; i < n; i++) w[i] = powf(xs[i], a);
 }
 
 #define ENTRY(kind, fn) [SG_FN_##fn] = kind##_##fn
@@ -168,12 +179,14 @@ static void unary_bwd_COS(float *w, const float *dy, const float *s, int64_t n, 
     }
 }
 
+/* Through a buffer, because w may be dy or s. */
 static void unary_bwd_POW(float *w, const float *dy, const float *s, int64_t n, float a, float b) {
-    (void)b;
-    if (a == 2.0f) {
-        SG_SIMD for (int64_t i = 0; i < n; i++) w[i] = 2.0f * dy[i] * s[i];
-    } else {
-        for (int64_t i = 0; i < n; i++) w[i] = dy[i] * a * powf(s[i], a - 1.0f);
+    enum { CHUNK = 256 };
+    float slope[CHUNK];
+    for (int64_t at = 0; at < n; at += CHUNK) {
+        int64_t count = n - at < CHUNK ? n - at : CHUNK;
+        unary_POW(slope, s + at, count, a - 1.0f, b);
+        for (int64_t i = 0; i < count; i++) w[at + i] = dy[at + i] * a * slope[i];
     }
 }
 
