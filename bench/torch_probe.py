@@ -179,8 +179,8 @@ def time_steps(device, start, seconds, without):
     if "act" not in without:
         policy = act.build(device=device)
         for size, share in ((1, 0.5), (2, 0.66)):
-            batch = act.ACT.batch(size, cameras=1, height=240, width=320, device=device)
-            settings = {"cameras": 1, "image_size": "240x320"}
+            batch = act.ACT.batch(size, cameras=1, height=480, width=640, device=device)
+            settings = {"cameras": 1, "image_size": "480x640"}
             steps.append(supervised_step(device, until(share), "act", policy, batch, size, settings, "fp32"))
         del policy
     if "ppo" not in without:

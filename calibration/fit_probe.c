@@ -22,6 +22,7 @@ typedef struct probe {
     char origin[120];
     /* per step of the probe and class: log(framework / fitted machine) and the share of the step's time */
     double log_ratio[STEPS_MAX][SG_CLASS_COUNT], share[STEPS_MAX][SG_CLASS_COUNT];
+    bool low[STEPS_MAX]; /* most of its products are in bf16 or fp16 */
     size_t n_steps;
 } probe;
 
@@ -141,6 +142,16 @@ static sg_code priced_step(const probe *p, const sg_training *training, double *
     return code;
 }
 
+static bool mostly_low_precision(const sg_training *training) {
+    double low = 0, all = 0;
+    for (size_t i = 0; i < training->n_ops; i++) {
+        double flops = sg_op_cost(&training->ops[i]).flops;
+        all += flops;
+        if (sg_machine_low_precision(&training->ops[i])) low += flops;
+    }
+    return low > 0.5 * all;
+}
+
 static sg_code read_step(probe *p, const sg_node *step, sg_status *status) {
     const sg_node *class_s;
     sg_training *training = NULL;
@@ -148,6 +159,7 @@ static sg_code read_step(probe *p, const sg_node *step, sg_status *status) {
     sg_code code = sg_node_child(p->tree, step, "class_s", SG_NODE_MAP, &class_s, status);
     if (code == SG_OK) code = build_step(p, step, &training, status);
     if (code == SG_OK) code = priced_step(p, training, priced, status);
+    if (code == SG_OK) p->low[p->n_steps] = mostly_low_precision(training);
     sg_training_free(training);
     for (int c = 0; code == SG_OK && c < SG_CLASS_COUNT; c++) {
         const char *name = sg_op_class_name((sg_op_class)c);
@@ -164,20 +176,38 @@ static sg_code read_step(probe *p, const sg_node *step, sg_status *status) {
     return SG_OK;
 }
 
-/* One factor per class: the mean over steps, each weighted by what the class weighs in it. */
+/* Mean log ratio of a class over the steps of one kind, each weighted by what the class weighs in it; its log sd. */
+static bool mean_ratio(const probe *p, int c, bool low, double *mean, double *log_sd) {
+    double weight = 0, square = 0;
+    *mean = 0;
+    for (size_t i = 0; i < p->n_steps; i++) {
+        if (p->low[i] != low) continue;
+        weight += p->share[i][c];
+        *mean += p->share[i][c] * p->log_ratio[i][c];
+    }
+    if (!(weight > 0)) return false;
+    *mean /= weight;
+    for (size_t i = 0; i < p->n_steps; i++)
+        if (p->low[i] == low) square += p->share[i][c] * (p->log_ratio[i][c] - *mean) * (p->log_ratio[i][c] - *mean);
+    *log_sd = hypot(FACTOR_LEAST_LOG_SD, sqrt(square / weight));
+    return true;
+}
+
+/* One factor per class, and one for products in low precision, which other kernels compute: it is read off the matrix
+ * products. Classes that only such steps have (fused attention) take theirs whole. */
 static void factors(const probe *p) {
+    double full, low, full_sd, low_sd;
     for (int c = 0; c < SG_CLASS_COUNT; c++) {
-        double weight = 0, mean = 0, square = 0;
-        for (size_t i = 0; i < p->n_steps; i++) {
-            weight += p->share[i][c];
-            mean += p->share[i][c] * p->log_ratio[i][c];
-        }
         sg_machine_id id = sg_machine_factor_of((sg_op_class)c);
-        if (!(weight > 0) || id >= SG_M_COUNT) continue;
-        mean /= weight;
-        for (size_t i = 0; i < p->n_steps; i++)
-            square += p->share[i][c] * (p->log_ratio[i][c] - mean) * (p->log_ratio[i][c] - mean);
-        set(p, id, exp(mean), hypot(FACTOR_LEAST_LOG_SD, sqrt(square / weight)));
+        bool has_full = mean_ratio(p, c, false, &full, &full_sd), has_low = mean_ratio(p, c, true, &low, &low_sd);
+        if (c == SG_CLASS_GEMM && has_full && has_low) set(p, SG_M_FACTOR_LOW_PRECISION, exp(low - full), low_sd);
+        if (has_full) set(p, id, exp(full), full_sd);
+    }
+    for (int c = 0; c < SG_CLASS_COUNT; c++) {
+        bool product = c <= SG_CLASS_ATTENTION;
+        if (mean_ratio(p, c, false, &full, &full_sd) || !mean_ratio(p, c, true, &low, &low_sd)) continue;
+        double beside = product ? log(p->fit->machine.p[SG_M_FACTOR_LOW_PRECISION].value) : 0;
+        set(p, sg_machine_factor_of((sg_op_class)c), exp(low - beside), low_sd);
     }
 }
 

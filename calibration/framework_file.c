@@ -67,5 +67,6 @@ void sg_framework_apply(const sg_framework_numbers *numbers, sg_machine *machine
         sg_machine_parameter one = {.value = 1, .evidence = SG_EVIDENCE_OBSERVED};
         memcpy(one.source, "the engine itself", sizeof "the engine itself");
         set_parameter(machine, sg_machine_factor_of((sg_op_class)c), &one);
+        set_parameter(machine, SG_M_FACTOR_LOW_PRECISION, &one);
     }
 }

@@ -66,7 +66,7 @@ static sg_figure time_figure(const sg_predict_work *w, const double *by_log, dou
 }
 
 static bool is_factor(int id) {
-    return id >= SG_M_FACTOR_GEMM && id <= SG_M_FACTOR_OPTIMIZER;
+    return id >= SG_M_FACTOR_GEMM && id <= SG_M_FACTOR_LOW_PRECISION;
 }
 
 static double law_x(const sg_predict_work *w) {

@@ -33,9 +33,11 @@ sg_code sg_work_class_seconds(const sg_training *training, const double *count, 
         sg_op_class cls = sg_op_class_of(&training->ops[i]);
         sg_machine_id factor = sg_machine_factor_of(cls);
         double without = factor < SG_M_COUNT ? machine->p[factor].value : 1;
+        if (sg_machine_low_precision(&training->ops[i])) without *= machine->p[SG_M_FACTOR_LOW_PRECISION].value;
         seconds[cls] += count[i] * price / without;
         for (int j = 0; gradient && j < SG_M_COUNT; j++)
-            if (j != (int)factor) gradient[(size_t)cls * SG_M_COUNT + (size_t)j] += count[i] * slope[j] / without;
+            if (j != (int)factor && j != SG_M_FACTOR_LOW_PRECISION)
+                gradient[(size_t)cls * SG_M_COUNT + (size_t)j] += count[i] * slope[j] / without;
     }
     return SG_OK;
 }

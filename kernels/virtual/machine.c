@@ -20,6 +20,7 @@ void sg_machine_init(sg_machine *machine) {
         machine->p[i].evidence = SG_EVIDENCE_DATA_SHEET;
     }
     for (int c = 0; c < SG_CLASS_COUNT; c++) machine->p[sg_machine_factor_of((sg_op_class)c)].value = 1;
+    machine->p[SG_M_FACTOR_LOW_PRECISION].value = 1;
 }
 
 void sg_machine_clear(sg_machine *machine) {
@@ -121,6 +122,11 @@ static bool is_product(sg_op_class cls) {
     return cls <= SG_CLASS_ATTENTION;
 }
 
+bool sg_machine_low_precision(const sg_op *op) {
+    return is_product(sg_op_class_of(op)) &&
+           (op->attrs.compute == SG_COMPUTE_BF16 || op->attrs.compute == SG_COMPUTE_F16);
+}
+
 /* Convolutions over one row (1-D) stream large weights for few outputs and behave like a matrix product. */
 static bool is_image_convolution(const sg_op *op, sg_op_class cls) {
     if (cls != SG_CLASS_CONV && cls != SG_CLASS_CONV_BWD_DATA && cls != SG_CLASS_CONV_BWD_WEIGHTS) return false;
@@ -166,10 +172,13 @@ sg_code sg_machine_price(const sg_machine *machine, const sg_op *op, double *sec
         t = join_of(&traffic, &floor_time);
     }
     double f = machine->p[factor].value;
+    bool low = sg_machine_low_precision(op);
+    if (low) f *= machine->p[SG_M_FACTOR_LOW_PRECISION].value;
     *seconds = t.seconds * f;
     if (gradient) {
         for (int i = 0; i < SG_M_COUNT; i++) gradient[i] = t.by_log[i] * f;
         gradient[factor] += t.seconds * f;
+        if (low) gradient[SG_M_FACTOR_LOW_PRECISION] += t.seconds * f;
     }
     if (isfinite(*seconds)) return SG_OK;
     return sg_fail(status, SG_NO, "pricing %s on machine %s: %s or another rate is zero",

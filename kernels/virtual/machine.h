@@ -48,6 +48,8 @@
     X(FACTOR_EMBEDDING, "factor_embedding", "", "framework factor")                                                    \
     X(FACTOR_RANDOM, "factor_random", "", "framework factor")                                                          \
     X(FACTOR_OPTIMIZER, "factor_optimizer", "", "framework factor")                                                    \
+    X(FACTOR_LOW_PRECISION, "factor_low_precision", "",                                                                \
+      "of products in bf16 and fp16, beside the factor of their class")                                                \
     X(HOST_OP_S, "host_op_s", "s", "host time per forward op of the framework")                                        \
     X(HOST_BACKWARD, "host_backward_multiple", "", "backward op / forward op")                                         \
     X(HOST_VIEW, "host_view_multiple", "", "forward view / forward op")                                                \
@@ -114,6 +116,9 @@ sg_machine_id sg_machine_factor_of(sg_op_class cls);
 
 /* Variance of log(value) for a value with these derivatives by log parameter: the covariance, or log_sd and groups. */
 double sg_machine_log_variance(const sg_machine *machine, const double *by_log, double value);
+
+/* Products in bf16 or fp16: FACTOR_LOW_PRECISION applies to them beside the factor of their class. */
+bool sg_machine_low_precision(const sg_op *op);
 
 /* Price of one op: seconds and d seconds / d log parameter (gradient[SG_M_COUNT] or NULL). The form that the field
  * reports support: products max(FLOP / (efficiency peak), bytes / (element-wise efficiency bandwidth)) + kernel start; 2-D

@@ -130,7 +130,7 @@ static void test_all_sheets(void **state) {
         for (int p = 0; p < SG_M_COUNT; p++) {
             bool optional = p == SG_M_PEAK_F16 || p == SG_M_PEAK_BF16 || p == SG_M_COLLECTIVE_BUSBW ||
                             p == SG_M_COLLECTIVE_LATENCY_S || p == SG_M_COPY_BANDWIDTH;
-            bool factor = p >= SG_M_FACTOR_GEMM && p <= SG_M_FACTOR_OPTIMIZER;
+            bool factor = p >= SG_M_FACTOR_GEMM && p <= SG_M_FACTOR_LOW_PRECISION;
             if (!optional && !(m.p[p].value > 0)) fail_msg("%s lacks %s", m.name, sg_machine_key((sg_machine_id)p));
             if (m.p[p].value > 0 && !factor && !m.p[p].source[0])
                 fail_msg("%s: %s has no source", m.name, sg_machine_key((sg_machine_id)p));
