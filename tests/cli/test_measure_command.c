@@ -334,8 +334,14 @@ static bool can_launch(void) {
 static void two_ranks_are_two_processes(void **state) {
     (void)state;
     if (!can_launch()) skip();
+    /* Open MPI leaks by itself, which would end ranks with an error under the leak checker. */
+    const char *options = getenv("ASAN_OPTIONS");
+    char before[512];
+    (void)snprintf(before, sizeof before, "%s", options ? options : "");
+    assert_int_equal(setenv("ASAN_OPTIONS", "detect_leaks=0:intercept_tls_get_addr=0", 1), 0);
     sg_said said =
         sg_stepgauge("measure", "mlp", "--batch", "8", "--ranks", "2", "-o", run_path, "--json", SMALL, NULL);
+    assert_int_equal(setenv("ASAN_OPTIONS", before, 1), 0);
     if (said.status != 0) fail_msg("exit status %d: %s", said.status, said.err);
     json_t *root = sg_said_json(&said);
     has_common_keys(root);
