@@ -1,5 +1,5 @@
-/* Machine files of someone who means harm: any bytes, any HDF5 behind a valid checksum, and sound files with some of their
- * values replaced. They are read or refused; what is read is a fit that can be used. */
+/* Machine files of someone who means harm: any bytes, and sound trees with some of their values replaced. They are read or
+ * refused; what is read is a fit that can be used. HDF5's own structure is fuzz_run_file's: the reader is the same. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -8,7 +8,6 @@
 
 #include "calibration/fit.h"
 #include "calibration/machine_group.h"
-#include "sim/user_block.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -79,16 +78,6 @@ static void try_file(const unsigned char *file, size_t n) {
     sg_h5tree_free(tree);
 }
 
-/* HDF5's own structure behind a valid checksum. */
-static void try_body(const uint8_t *body, size_t n) {
-    unsigned char *file = malloc(n + SG_USER_BLOCK_BYTES);
-    need(file != NULL);
-    sg_user_block_make(&sg_machine_format, body, n, file);
-    if (n) memcpy(file + SG_USER_BLOCK_BYTES, body, n);
-    try_file(file, n + SG_USER_BLOCK_BYTES);
-    free(file);
-}
-
 /* The group, and below it those that further bytes choose. */
 static sg_h5tree *choose(sg_h5tree *root, uint8_t path) {
     sg_h5tree *at = root;
@@ -128,8 +117,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     size--;
     if (kind == 0) {
         try_file(data, size);
-    } else if (kind == 1) {
-        try_body(data, size);
     } else {
         sg_h5tree *root = sound();
         if (size < 10) {
