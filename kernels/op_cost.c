@@ -38,7 +38,7 @@ static int64_t foreach_launches(const sg_op *op) {
 static int64_t launches_of(const sg_op *op) {
     bool has_bias = (op->attrs.flags & SG_HAS_BIAS) != 0;
     switch ((sg_op_kind)op->kind) {
-    case SG_OP_CONV: return has_bias ? 2 : 1;             /* cuDNN's kernel, then the bias is added */
+    case SG_OP_CONV:                                      /* cuDNN's kernel, then the bias is added */
     case SG_OP_CONV_BWD_WEIGHTS: return has_bias ? 2 : 1; /* and a sum for the bias */
     case SG_OP_MAXPOOL_BWD: return 2;                     /* zeros, then scatter */
     case SG_OP_LAYER_NORM_BWD:

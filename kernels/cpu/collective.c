@@ -40,19 +40,25 @@ void sg_cpu_event_destroy(sg_device *device, sg_event *event) {
     if (!event || !event->ticket || sg_queue_drain(device->queue, event->ticket, PATIENCE_S)) free(event);
 }
 
-static sg_code stamp(void *bytes, sg_status *status) {
+typedef struct stamping {
     sg_event *event;
+} stamping;
+
+static sg_code stamp(void *bytes, sg_status *status) {
+    stamping s;
     (void)status;
-    memcpy(&event, bytes, sizeof event);
-    event->seconds = sg_cpu_now(NULL);
+    memcpy(&s, bytes, sizeof s);
+    s.event->seconds = sg_cpu_now(NULL);
     return SG_OK;
 }
 
 sg_code sg_cpu_event_record(sg_device *device, sg_event *event, sg_stream stream, sg_status *status) {
     event->recorded = true;
     event->ticket = 0;
-    if (stream == SG_STREAM_COLLECTIVE && device->queue)
-        return sg_queue_push(device->queue, stamp, &event, sizeof event, &event->ticket, status);
+    if (stream == SG_STREAM_COLLECTIVE && device->queue) {
+        stamping s = {event};
+        return sg_queue_push(device->queue, stamp, &s, sizeof s, &event->ticket, status);
+    }
     event->seconds = sg_cpu_now(device);
     return SG_OK;
 }

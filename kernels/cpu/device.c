@@ -58,8 +58,11 @@ static uint64_t memory_bytes(void) {
     uint64_t bytes = sysinfo(&info) == 0 ? (uint64_t)info.totalram * info.mem_unit : 0;
     FILE *file = fopen("/sys/fs/cgroup/memory.max", "r");
     if (!file) return bytes;
-    unsigned long long most = 0; /* the file holds a number or "max" */
-    if (fscanf(file, "%llu", &most) == 1 && most > 0 && (bytes == 0 || most < bytes)) bytes = most;
+    char line[64] = ""; /* a number, or "max" */
+    if (fgets(line, sizeof line, file)) {
+        unsigned long long most = strtoull(line, NULL, 10);
+        if (most > 0 && (bytes == 0 || most < bytes)) bytes = most;
+    }
     (void)fclose(file);
     return bytes;
 }

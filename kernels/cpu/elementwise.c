@@ -61,7 +61,7 @@ static void apply(const job *job, float *w, const float *const *x, int64_t n) {
     case TWO: e->two(w, x[0], x[1], n, a, b); break;
     case THREE: e->three(w, x[0], x[1], x[2], n, a, b); break;
     case CONVERT:
-        if (w != x[0]) memcpy(w, x[0], (size_t)n * sizeof *w);
+        if (x[0] && w != x[0]) memcpy(w, x[0], (size_t)n * sizeof *w);
         break;
     }
 }
@@ -99,7 +99,7 @@ static void run_buffered(const job *job, const tuple *t, const run *r, buffers *
     const elementwise *e = job->e;
     const sg_nest *nest = &t->nest;
     const float *x[SG_NEST_OPERANDS - 1] = {0};
-    bool direct[SG_NEST_OPERANDS];
+    bool direct[SG_NEST_OPERANDS] = {false};
     for (int k = 0; k <= e->inputs; k++) {
         direct[k] = nest->dtype[k] == SG_F32 && r->stride[k] == 1;
         if (k > 0 && r->stride[k] == 0) load_repeated(loops, t, k, r, b);
@@ -109,7 +109,7 @@ static void run_buffered(const job *job, const tuple *t, const run *r, buffers *
         for (int k = 1; k <= e->inputs; k++) {
             const char *from = r->at[k] + at * r->stride[k] * nest->bytes[k];
             x[k - 1] = direct[k] ? (const float *)(const void *)from : b->at[k];
-            if (t->period_stride[k]) x[k - 1] = b->at[k] + (r->phase + at) % t->period;
+            if (t->period > 0 && t->period_stride[k]) x[k - 1] = b->at[k] + (r->phase + at) % t->period;
             if (!direct[k] && r->stride[k] != 0) loops->load[nest->dtype[k]](b->at[k], from, n, r->stride[k]);
         }
         char *to = r->at[0] + at * r->stride[0] * nest->bytes[0];
@@ -157,12 +157,12 @@ static void work_tuple(const job *job, int64_t index, int64_t begin, int64_t end
     const tuple *t = &e->tuples[index];
     const sg_nest *nest = &t->nest;
     int inner = nest->ndim - 1;
-    char *base[SG_NEST_OPERANDS];
+    char *base[SG_NEST_OPERANDS] = {0};
     base[0] = sg_out_at(job->call, (int)index);
     for (int k = 0; k < e->inputs; k++) base[k + 1] = sg_in_at(job->call, (int)(k * e->count + index));
     sg_nest_place place;
     sg_nest_seek(nest, begin, &place);
-    run r;
+    run r = {.n = 0};
     for (int k = 0; k <= e->inputs; k++) {
         r.stride[k] = nest->stride[k][inner];
         b->holds[k] = NULL;

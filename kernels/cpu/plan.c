@@ -98,7 +98,7 @@ sg_code sg_plan_new(sg_device *device, const sg_op *op, sg_plan **out, sg_status
     *out = NULL;
     const char *wrong = sg_op_check(op);
     if (wrong) return sg_fail(status, SG_BAD_INPUT, "unsound op %s: %s", sg_op_kind_name((sg_op_kind)op->kind), wrong);
-    size_t descs = (size_t)(op->n_in + op->n_out);
+    size_t descs = (size_t)op->n_in + (size_t)op->n_out;
     sg_desc *desc = malloc(descs * sizeof *desc);
     sg_plan *plan = calloc(1, sizeof *plan);
     if (!desc || !plan) {

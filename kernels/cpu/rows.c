@@ -177,7 +177,7 @@ static void work(void *context, int64_t begin, int64_t end, int thread) {
     worker w;
     start_worker(&w, job, thread);
     for (int64_t row = begin; row < end; row++) {
-        char *at[3];
+        char *at[3] = {0};
         for (int i = 0; i < r->walked; i++) {
             const walked *t = &r->tensor[i];
             at[i] = address(&w, t, row);

@@ -59,9 +59,13 @@ static inline float same(float x) {
 
 /* ---- loops ------------------------------------------------------------------------------------------------------------ */
 
-#define CONVERT(name, type, from_type, to_type)                                                                        \
+typedef float element_f32;
+typedef uint16_t element_bf16, element_f16;
+typedef uint8_t element_u8, element_bool;
+
+#define CONVERT(name, from_type, to_type)                                                                              \
     static void load_##name(float *to, const void *from, int64_t n, int64_t stride) {                                  \
-        const type *x = from;                                                                                          \
+        const element_##name *x = from;                                                                                \
         if (stride == 1) {                                                                                             \
             SG_SIMD for (int64_t i = 0; i < n; i++) to[i] = from_type(x[i]);                                           \
         } else {                                                                                                       \
@@ -69,7 +73,7 @@ static inline float same(float x) {
         }                                                                                                              \
     }                                                                                                                  \
     static void store_##name(void *to, const float *from, int64_t n, int64_t stride) {                                 \
-        type *y = to;                                                                                                  \
+        element_##name *y = to;                                                                                        \
         if (stride == 1) {                                                                                             \
             SG_SIMD for (int64_t i = 0; i < n; i++) y[i] = to_type(from[i]);                                           \
         } else {                                                                                                       \
@@ -77,11 +81,11 @@ static inline float same(float x) {
         }                                                                                                              \
     }
 
-CONVERT(f32, float, same, same)
-CONVERT(bf16, uint16_t, from_bf16, to_bf16)
-CONVERT(f16, uint16_t, from_f16, to_f16)
-CONVERT(u8, uint8_t, from_bytes, to_bytes)
-CONVERT(bool, uint8_t, from_bool, to_bool)
+CONVERT(f32, same, same)
+CONVERT(bf16, from_bf16, to_bf16)
+CONVERT(f16, from_f16, to_f16)
+CONVERT(u8, from_bytes, to_bytes)
+CONVERT(bool, from_bool, to_bool)
 
 const sg_load_loop SG_NAME(sg_load)[SG_DTYPE_COUNT] = {
     [SG_F32] = load_f32, [SG_BF16] = load_bf16, [SG_F16] = load_f16, [SG_U8] = load_u8, [SG_BOOL] = load_bool,
