@@ -35,25 +35,25 @@ def say(text):
 def time_entries(device, end, call_s):
     """Rounds over all entries until the time `end` (at least three); returns their JSON objects."""
     clock = Clock(device)
-    todo = []
+    chosen = []
     for entry in entries(device, bf16_is_native(device)):
         entry.prepare()
         entry.run()
         entry.inner = max(1, min(200, int(1e-3 / max(1e-7, clock.once(entry.run)))))
-        todo.append(entry)
+        chosen.append(entry)
     rounds = 0
     while rounds < 3 or time.monotonic() < end:
-        for entry in todo:
+        for entry in chosen:
             entry.samples.append(clock.once(entry.run, entry.inner))
         rounds += 1
-    say(f"  {len(todo)} op shapes, {rounds} rounds")
+    say(f"  {len(chosen)} op shapes, {rounds} rounds")
     work = {}
-    for entry in todo:
+    for entry in chosen:
         work[entry.cls, entry.dtype] = work.get((entry.cls, entry.dtype), 0) + entry.work()
     # on a CPU a call's time holds the host's cost of the call, which is accounted for apart
     host = call_s if device.type == "cpu" else 0.0
     out = []
-    for entry in todo:
+    for entry in chosen:
         net = [max(s - host, 0.1 * s) for s in entry.samples]
         out.append(
             {
