@@ -13,12 +13,13 @@
 extern "C" {
 #endif
 
-enum { SG_DEVICE_ABI = 1 };
+enum { SG_DEVICE_ABI = 2 };
 
 typedef struct sg_device sg_device; /* each device defines its own */
 typedef struct sg_plan sg_plan;
 typedef struct sg_event sg_event;
 typedef struct sg_comm sg_comm;
+typedef struct sg_graph_exec sg_graph_exec; /* captured work, ready to be replayed */
 
 /* Streams that every device has. The CPU's compute stream runs in line; its collective stream is a thread. */
 typedef enum sg_stream { SG_STREAM_COMPUTE, SG_STREAM_COPY, SG_STREAM_COLLECTIVE, SG_STREAM_COUNT } sg_stream;
@@ -36,22 +37,30 @@ typedef enum sg_host_class {
 } sg_host_class;
 
 typedef struct sg_device_info {
-    char kind[16];    /* "cpu", "cuda", "virtual", "reference" */
-    char name[96];    /* "AMD EPYC 9R14", "NVIDIA H100 80GB HBM3" */
-    char library[96]; /* "oneDNN 2.6.3" */
-    bool executes;    /* false: segments are addresses without memory behind them, nothing may be read */
-    bool caching;     /* true: frameworks allocate through a caching allocator on this device class */
-    bool bf16_native; /* false: bf16 is stored, fp32 computed */
+    char kind[16];     /* "cpu", "cuda", "virtual", "reference" */
+    char name[96];     /* "AMD EPYC 9R14", "NVIDIA H100 80GB HBM3" */
+    char library[160]; /* "oneDNN 2.6.3"; "CUDA 13.0, cuBLAS 13.0.2, cuDNN 9.13.0, NCCL 2.28.3" */
+    char driver[32];   /* cuda: "580.65.06"; else empty */
+    char bus[32];      /* cuda: PCI bus id "0000:3B:00.0", by which NVML knows it; else empty */
+    bool executes;     /* false: segments are addresses without memory behind them, nothing may be read */
+    bool caching;      /* true: frameworks allocate through a caching allocator on this device class */
+    bool bf16_native;  /* false: bf16 is stored, fp32 computed */
     bool fp16_native;
-    int units; /* SMs, or threads used */
+    int units;              /* SMs, or threads used */
+    int compute_capability; /* cuda: 10 x major + minor; else 0 */
     uint64_t memory_bytes;
+    uint64_t free_bytes; /* of it, when asked; 0: the device does not tell */
 } sg_device_info;
 
 typedef struct sg_device_options {
     int index;           /* which of several devices */
     int threads;         /* cpu: 0 = all that the affinity mask allows */
     const void *machine; /* virtual: const sg_machine *; others NULL */
-    bool host_emulation; /* spend the framework's host time (cuda) */
+    /* cuda: seconds of host time of the framework by sg_host_class, SG_HOST_CLASS_COUNT of them, which host_work really
+     * spends (less what the calls before it took themselves); NULL: none, the host is this program's own. Copied by open. */
+    const double *host_s;
+    bool benchmark;          /* cuda: time the first convolution plans and keep the fastest (cuDNN benchmark mode) */
+    const char *library_dir; /* cuda: a folder in which the CUDA libraries are looked for first; NULL: none */
 } sg_device_options;
 
 /* What changes from launch to launch of one plan. Random values are functions of (seed, step, salt, sample index,
@@ -65,7 +74,8 @@ typedef struct sg_launch {
 
 typedef enum sg_copy_kind { SG_COPY_TO_DEVICE, SG_COPY_TO_HOST, SG_COPY_ON_DEVICE } sg_copy_kind;
 
-/* Communicator of one rank. `bootstrap` is what the transport needs (an MPI module handle; an NCCL id). */
+/* Communicator of one rank. `bootstrap` is the sg_transport (kernels/transport.h) that connects the ranks: the cpu device
+ * reduces through it, the cuda device only exchanges its NCCL id and asks it whether a peer was lost. */
 typedef struct sg_comm_options {
     int rank, ranks;
     const void *bootstrap;
@@ -95,6 +105,10 @@ typedef struct sg_device_api {
     /* Enqueues one op. pointers: inputs, then outputs, in the op's order, each at its tensor's first element. */
     sg_code (*launch)(sg_device *device, sg_plan *plan, sg_stream stream, void *const *pointers, void *workspace,
                       const sg_launch *launch, sg_status *status);
+    /* Device seconds of one op by itself, without what the host needs to launch it. The stream is empty before and after.
+     * May be NULL: then host seconds from an empty stream to an empty stream stand for it. */
+    sg_code (*launch_timed)(sg_device *device, sg_plan *plan, sg_stream stream, void *const *pointers, void *workspace,
+                            const sg_launch *launch, double *seconds, sg_status *status);
     /* Weights changed: packed copies are stale. May be NULL. */
     void (*weights_changed)(sg_device *device);
 
@@ -104,6 +118,18 @@ typedef struct sg_device_api {
     sg_code (*event_wait)(sg_device *device, sg_event *event, sg_stream stream, sg_status *status); /* stream waits */
     /* Device time of a completed event, seconds on the device's own clock. */
     sg_code (*event_seconds)(sg_device *device, sg_event *event, double *seconds, sg_status *status);
+
+    /* Host memory from which copies are asynchronous (pinned). May be NULL: any memory does. */
+    sg_code (*host_alloc)(sg_device *device, uint64_t bytes, void **memory, sg_status *status);
+    void (*host_free)(sg_device *device, void *memory);
+
+    /* What is enqueued on the compute stream between begin and end, and on streams joined to it by events, is recorded
+     * instead of run. A replay enqueues it again with `launch->step`; seed, salts, offsets and addresses stay those of the
+     * recording. After a failed end nothing is recorded any more. All four may be NULL. */
+    sg_code (*graph_begin)(sg_device *device, sg_status *status);
+    sg_code (*graph_end)(sg_device *device, sg_graph_exec **graph, sg_status *status);
+    sg_code (*graph_launch)(sg_device *device, sg_graph_exec *graph, const sg_launch *launch, sg_status *status);
+    void (*graph_destroy)(sg_device *device, sg_graph_exec *graph);
 
     /* Host waits until the stream is empty (a blocking read). */
     sg_code (*stream_wait)(sg_device *device, sg_stream stream, sg_status *status);
