@@ -14,11 +14,13 @@ static const double JOIN_S = 30;
 
 static sg_code join(sg_world *world, int expected, sg_status *status) {
     char library[96];
-    sg_code code = sg_module_transport("mpi", &world->transport, status);
-    if (code == SG_OK)
-        code = world->transport->join(expected, JOIN_S, &world->rank, &world->ranks, library, sizeof library, status);
-    if (code != SG_OK) world->transport = NULL;
-    return code;
+    const sg_transport_api *api;
+    sg_code code = sg_module_transport("mpi", &api, status);
+    if (code == SG_OK) code = api->join(expected, JOIN_S, &world->transport, library, sizeof library, status);
+    if (code != SG_OK) return code;
+    world->rank = world->transport->rank;
+    world->ranks = world->transport->ranks;
+    return SG_OK;
 }
 
 sg_code sg_world_join(const sg_args *args, sg_world *world, sg_status *status) {
@@ -36,7 +38,7 @@ sg_code sg_world_join(const sg_args *args, sg_world *world, sg_status *status) {
 }
 
 void sg_world_leave(sg_world *world) {
-    if (world->transport) world->transport->leave();
+    if (world->transport) world->transport->api->leave(world->transport);
     world->transport = NULL;
 }
 

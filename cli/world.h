@@ -7,8 +7,8 @@
 
 typedef struct sg_world {
     int rank, ranks;
-    const sg_transport_api *transport; /* NULL with one rank */
-    bool must_launch;                  /* more than one rank was asked for and nobody has started them yet */
+    sg_transport *transport; /* NULL with one rank */
+    bool must_launch;        /* more than one rank was asked for and nobody has started them yet */
 } sg_world;
 
 /* Under mpirun or srun: joins the peers (an error within 30 s when they cannot be reached). Else: one rank, or

@@ -74,11 +74,13 @@ typedef struct sg_launch {
 
 typedef enum sg_copy_kind { SG_COPY_TO_DEVICE, SG_COPY_TO_HOST, SG_COPY_ON_DEVICE } sg_copy_kind;
 
+struct sg_transport;
+
 /* Communicator of one rank. `bootstrap` is the sg_transport (kernels/transport.h) that connects the ranks: the cpu device
  * reduces through it, the cuda device only exchanges its NCCL id and asks it whether a peer was lost. */
 typedef struct sg_comm_options {
     int rank, ranks;
-    const void *bootstrap;
+    struct sg_transport *bootstrap;
     double timeout_s;
 } sg_comm_options;
 

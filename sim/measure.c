@@ -268,14 +268,14 @@ static double spread_of(const double *update_s, int ranks, size_t n) {
 
 /* Every rank's times go to rank 0, and only there into the point. */
 static sg_code gather_ranks(session *s, sg_point *p, sg_status *status) {
-    const sg_transport_api *transport = s->options->bootstrap;
-    if (s->ranks == 1 || !transport || !transport->gather_doubles) return SG_OK;
+    sg_transport *transport = s->options->bootstrap;
+    if (s->ranks == 1 || !transport || !transport->api->gather_doubles) return SG_OK;
     size_t n = (size_t)p->iterations, bytes;
     if (n > INT_MAX || __builtin_mul_overflow(n * sizeof(double), (size_t)s->ranks, &bytes))
         return sg_fail(status, SG_MACHINE, "%zu iterations of %d ranks are too many to keep", n, s->ranks);
     double *all = malloc(bytes);
     if (!all) return sg_fail_memory(status, bytes, "times of the ranks");
-    sg_code code = transport->gather_doubles(p->raw[SG_Q_UPDATE], (int)n, all, status);
+    sg_code code = transport->api->gather_doubles(transport, p->raw[SG_Q_UPDATE], (int)n, all, status);
     if (code || s->options->rank != 0) {
         free(all);
         return code;

@@ -6,6 +6,8 @@
 #include "sim/point.h"
 #include "sim/walk.h"
 
+struct sg_transport;
+
 typedef struct sg_measure_options {
     const char *device;                             /* "cpu" (module "cpu") */
     int threads;                                    /* 0 = this rank's share of what the affinity mask allows */
@@ -15,8 +17,8 @@ typedef struct sg_measure_options {
     double time_budget_s; /* for this point, warm-up included; 0 = none. min_iterations are made all the same */
     uint64_t seed;
     int rank, ranks;
-    const void *bootstrap;    /* communicator bootstrap when ranks > 1: a const sg_transport_api * */
-    volatile const int *stop; /* set by a signal handler: finish the iteration and return what there is */
+    struct sg_transport *bootstrap; /* what connects the ranks when there are several (kernels/transport.h) */
+    volatile const int *stop;       /* set by a signal handler: finish the iteration and return what there is */
     void (*progress)(void *user, double fraction, const char *what);
     void *user;
 } sg_measure_options;

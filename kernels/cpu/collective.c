@@ -14,7 +14,7 @@ struct sg_event {
 };
 
 struct sg_comm {
-    const sg_transport_api *transport;
+    sg_transport *transport;
     int rank, ranks;
     double timeout_s;
 };
@@ -86,13 +86,14 @@ sg_code sg_cpu_stream_wait(sg_device *device, sg_stream stream, sg_status *statu
 /* ---- communicator ------------------------------------------------------------------------------------------------------- */
 
 sg_code sg_cpu_comm_create(sg_device *device, const sg_comm_options *options, sg_comm **comm, sg_status *status) {
-    const sg_transport_api *transport = options->bootstrap;
+    sg_transport *transport = options->bootstrap;
     *comm = NULL;
     if (!transport)
-        return sg_fail(status, SG_BAD_INPUT, "%d ranks need a transport: open the mpi module", options->ranks);
-    if (transport->abi != SG_TRANSPORT_ABI || transport->struct_bytes != sizeof *transport)
+        return sg_fail(status, SG_BAD_INPUT, "%d ranks need a transport: start them with --ranks %d", options->ranks,
+                       options->ranks);
+    if (transport->api->abi != SG_TRANSPORT_ABI || transport->api->struct_bytes != sizeof *transport->api)
         return sg_fail(status, SG_MACHINE, "the transport has interface %u, this device needs %d: build both together",
-                       transport->abi, SG_TRANSPORT_ABI);
+                       transport->api->abi, SG_TRANSPORT_ABI);
     if (options->ranks < 1 || options->rank < 0 || options->rank >= options->ranks)
         return sg_fail(status, SG_BAD_INPUT, "rank %d of %d ranks cannot be", options->rank, options->ranks);
     sg_comm *c = calloc(1, sizeof *c);
@@ -116,7 +117,7 @@ void sg_cpu_comm_destroy(sg_device *device, sg_comm *comm) {
 }
 
 typedef struct exchange {
-    const sg_transport_api *transport;
+    sg_transport *transport;
     const void *from;
     void *to;
     int64_t count;
@@ -131,17 +132,17 @@ static exchange exchange_of(void *bytes) {
 
 static sg_code do_all_reduce(void *bytes, sg_status *status) {
     exchange e = exchange_of(bytes);
-    return e.transport->all_reduce_mean(e.to, e.count, (sg_dtype)e.dtype, status);
+    return e.transport->api->all_reduce_mean(e.transport, e.to, e.count, (sg_dtype)e.dtype, status);
 }
 
 static sg_code do_all_gather(void *bytes, sg_status *status) {
     exchange e = exchange_of(bytes);
-    return e.transport->all_gather(e.from, e.to, e.count, (sg_dtype)e.dtype, status);
+    return e.transport->api->all_gather(e.transport, e.from, e.to, e.count, (sg_dtype)e.dtype, status);
 }
 
 static sg_code do_reduce_scatter(void *bytes, sg_status *status) {
     exchange e = exchange_of(bytes);
-    return e.transport->reduce_scatter_mean(e.from, e.to, e.count, (sg_dtype)e.dtype, status);
+    return e.transport->api->reduce_scatter_mean(e.transport, e.from, e.to, e.count, (sg_dtype)e.dtype, status);
 }
 
 static sg_code enqueue(sg_device *device, sg_job job, exchange e, sg_status *status) {
@@ -171,5 +172,5 @@ sg_code sg_cpu_reduce_scatter_mean(sg_device *device, sg_comm *comm, const void 
 
 void sg_cpu_comm_abort(sg_device *device, sg_comm *comm) {
     if (device->queue) sg_queue_fail(device->queue, "the communicator was aborted");
-    if (comm) comm->transport->abort("the communicator was aborted");
+    if (comm) comm->transport->api->abort(comm->transport, "the communicator was aborted");
 }

@@ -1,5 +1,5 @@
 #include "kernels/mpi/collective.h"
-#include "kernels/mpi/mean.h"
+#include "kernels/rank_mean.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +9,7 @@ enum {
     TAG_PARTS = 2,
     TAG_RESULT = 3,
     TAG_FIGURES = 4,
+    TAG_SPREAD = 5,
     /* Bounds the scratch memory and stays far below MPI's limit of 2^31 elements per message. */
     CHUNK_BYTES = 32 << 20
 };
@@ -27,8 +28,8 @@ typedef struct sg_mpi_phase {
 
 static sg_code phase_begin(phase *p, sg_mpi_world *world, const char *what, sg_status *status) {
     *p = (phase){.world = world, .what = what, .status = status};
-    p->requests = calloc((size_t)world->ranks * 2, sizeof(MPI_Request));
-    return p->requests ? SG_OK : sg_fail_memory(status, (size_t)world->ranks * 2 * sizeof(MPI_Request), what);
+    p->requests = calloc((size_t)world->base.ranks * 2, sizeof(MPI_Request));
+    return p->requests ? SG_OK : sg_fail_memory(status, (size_t)world->base.ranks * 2 * sizeof(MPI_Request), what);
 }
 
 static void phase_send(phase *p, MPI_Comm comm, const void *data, size_t bytes, int to, int tag) {
@@ -83,9 +84,9 @@ static sg_code arrive(sg_mpi_world *world, MPI_Comm comm, sg_status *status) {
     phase p;
     sg_code code = phase_begin(&p, world, "waiting for the other ranks", status);
     if (code != SG_OK) return code;
-    for (int step = 1; step < world->ranks; step++) {
-        phase_receive(&p, comm, NULL, 0, (world->rank + world->ranks - step) % world->ranks, TAG_ARRIVE);
-        phase_send(&p, comm, NULL, 0, (world->rank + step) % world->ranks, TAG_ARRIVE);
+    for (int step = 1; step < world->base.ranks; step++) {
+        phase_receive(&p, comm, NULL, 0, (world->base.rank + world->base.ranks - step) % world->base.ranks, TAG_ARRIVE);
+        phase_send(&p, comm, NULL, 0, (world->base.rank + step) % world->base.ranks, TAG_ARRIVE);
     }
     return phase_end(&p, false);
 }
@@ -93,16 +94,17 @@ static sg_code arrive(sg_mpi_world *world, MPI_Comm comm, sg_status *status) {
 /* Every rank gets everyone's part of its own slice, laid one after another (its own left out) into scratch. */
 static sg_code exchange_parts(sg_mpi_world *world, const unsigned char *chunk, int64_t count, size_t element,
                               sg_status *status) {
-    slice mine = slice_of(count, world->ranks, world->rank);
+    slice mine = slice_of(count, world->base.ranks, world->base.rank);
     size_t bytes = (size_t)mine.count * element;
-    sg_code code = ensure_scratch(world, bytes * (size_t)(world->ranks - 1), status);
+    sg_code code = ensure_scratch(world, bytes * (size_t)(world->base.ranks - 1), status);
     phase p;
     if (code == SG_OK) code = phase_begin(&p, world, "exchanging parts of gradients", status);
     if (code != SG_OK) return code;
-    for (int step = 1; step < world->ranks; step++) {
-        int from = (world->rank + world->ranks - step) % world->ranks, to = (world->rank + step) % world->ranks;
-        slice theirs = slice_of(count, world->ranks, to);
-        size_t place = (size_t)(from < world->rank ? from : from - 1);
+    for (int step = 1; step < world->base.ranks; step++) {
+        int from = (world->base.rank + world->base.ranks - step) % world->base.ranks,
+            to = (world->base.rank + step) % world->base.ranks;
+        slice theirs = slice_of(count, world->base.ranks, to);
+        size_t place = (size_t)(from < world->base.rank ? from : from - 1);
         phase_receive(&p, world->data, world->scratch + place * bytes, bytes, from, TAG_PARTS);
         phase_send(&p, world->data, chunk + (size_t)theirs.start * element, (size_t)theirs.count * element, to,
                    TAG_PARTS);
@@ -113,11 +115,12 @@ static sg_code exchange_parts(sg_mpi_world *world, const unsigned char *chunk, i
 /* The mean of this rank's slice from its own part and scratch. */
 static sg_code reduce_slice(sg_mpi_world *world, const unsigned char *own, int64_t count, sg_dtype dtype, void *out,
                             sg_status *status) {
-    const void **part = calloc((size_t)world->ranks, sizeof *part);
-    if (!part) return sg_fail_memory(status, (size_t)world->ranks * sizeof *part, "the parts of other ranks");
+    const void **part = calloc((size_t)world->base.ranks, sizeof *part);
+    if (!part) return sg_fail_memory(status, (size_t)world->base.ranks * sizeof *part, "the parts of other ranks");
     size_t bytes = (size_t)count * sg_dtype_bytes(dtype), place = 0;
-    for (int r = 0; r < world->ranks; r++) part[r] = r == world->rank ? own : world->scratch + bytes * place++;
-    sg_mpi_mean(dtype, part, world->ranks, count, out);
+    for (int r = 0; r < world->base.ranks; r++)
+        part[r] = r == world->base.rank ? own : world->scratch + bytes * place++;
+    sg_rank_mean(dtype, part, world->base.ranks, count, out);
     free((void *)part);
     return SG_OK;
 }
@@ -127,10 +130,11 @@ static sg_code exchange_results(sg_mpi_world *world, unsigned char *chunk, int64
     phase p;
     sg_code code = phase_begin(&p, world, "exchanging reduced gradients", status);
     if (code != SG_OK) return code;
-    slice mine = slice_of(count, world->ranks, world->rank);
-    for (int step = 1; step < world->ranks; step++) {
-        int from = (world->rank + world->ranks - step) % world->ranks, to = (world->rank + step) % world->ranks;
-        slice theirs = slice_of(count, world->ranks, from);
+    slice mine = slice_of(count, world->base.ranks, world->base.rank);
+    for (int step = 1; step < world->base.ranks; step++) {
+        int from = (world->base.rank + world->base.ranks - step) % world->base.ranks,
+            to = (world->base.rank + step) % world->base.ranks;
+        slice theirs = slice_of(count, world->base.ranks, from);
         phase_receive(&p, world->data, chunk + (size_t)theirs.start * element, (size_t)theirs.count * element, from,
                       TAG_RESULT);
         phase_send(&p, world->data, chunk + (size_t)mine.start * element, (size_t)mine.count * element, to, TAG_RESULT);
@@ -140,18 +144,18 @@ static sg_code exchange_results(sg_mpi_world *world, unsigned char *chunk, int64
 
 /* ---- the transport's functions --------------------------------------------------------------------------------- */
 
-sg_code sg_mpi_all_reduce_mean(void *buffer, int64_t count, sg_dtype dtype, sg_status *status) {
-    sg_mpi_world *world = sg_mpi_world_of(status);
+sg_code sg_mpi_all_reduce_mean(sg_transport *self, void *buffer, int64_t count, sg_dtype dtype, sg_status *status) {
+    sg_mpi_world *world = sg_mpi_world_of(self, status);
     if (!world) return SG_MACHINE;
     sg_code code = check_arguments(buffer, buffer, count, dtype, status);
-    if (code != SG_OK || count == 0 || world->ranks == 1) return code;
+    if (code != SG_OK || count == 0 || world->base.ranks == 1) return code;
     size_t element = sg_dtype_bytes(dtype);
     const int64_t chunk = CHUNK_BYTES / (int64_t)element;
     code = arrive(world, world->data, status);
     for (int64_t start = 0; code == SG_OK && start < count; start += chunk) {
         int64_t n = count - start < chunk ? count - start : chunk;
         unsigned char *at = (unsigned char *)buffer + (size_t)start * element;
-        slice mine = slice_of(n, world->ranks, world->rank);
+        slice mine = slice_of(n, world->base.ranks, world->base.rank);
         unsigned char *own = at + (size_t)mine.start * element;
         code = exchange_parts(world, at, n, element, status);
         if (code == SG_OK) code = reduce_slice(world, own, mine.count, dtype, own, status);
@@ -160,15 +164,15 @@ sg_code sg_mpi_all_reduce_mean(void *buffer, int64_t count, sg_dtype dtype, sg_s
     return code;
 }
 
-sg_code sg_mpi_reduce_scatter_mean(const void *whole, void *part, int64_t part_count, sg_dtype dtype,
-                                   sg_status *status) {
-    sg_mpi_world *world = sg_mpi_world_of(status);
+sg_code sg_mpi_reduce_scatter_mean(sg_transport *self, const void *whole, void *part, int64_t part_count,
+                                   sg_dtype dtype, sg_status *status) {
+    sg_mpi_world *world = sg_mpi_world_of(self, status);
     if (!world) return SG_MACHINE;
     sg_code code = check_arguments(whole, part, part_count, dtype, status);
     if (code != SG_OK || part_count == 0) return code;
     size_t element = sg_dtype_bytes(dtype);
-    const int64_t chunk = CHUNK_BYTES / (int64_t)element / world->ranks + 1;
-    if (world->ranks == 1) {
+    const int64_t chunk = CHUNK_BYTES / (int64_t)element / world->base.ranks + 1;
+    if (world->base.ranks == 1) {
         memmove(part, whole, (size_t)part_count * element);
         return SG_OK;
     }
@@ -177,32 +181,34 @@ sg_code sg_mpi_reduce_scatter_mean(const void *whole, void *part, int64_t part_c
         int64_t n = part_count - start < chunk ? part_count - start : chunk;
         size_t bytes = (size_t)n * element;
         phase p;
-        code = ensure_scratch(world, bytes * (size_t)(world->ranks - 1), status);
+        code = ensure_scratch(world, bytes * (size_t)(world->base.ranks - 1), status);
         if (code == SG_OK) code = phase_begin(&p, world, "exchanging parts of gradients", status);
         if (code != SG_OK) return code;
         const unsigned char *at = (const unsigned char *)whole + (size_t)start * element;
-        for (int step = 1; step < world->ranks; step++) {
-            int from = (world->rank + world->ranks - step) % world->ranks, to = (world->rank + step) % world->ranks;
-            size_t place = (size_t)(from < world->rank ? from : from - 1);
+        for (int step = 1; step < world->base.ranks; step++) {
+            int from = (world->base.rank + world->base.ranks - step) % world->base.ranks,
+                to = (world->base.rank + step) % world->base.ranks;
+            size_t place = (size_t)(from < world->base.rank ? from : from - 1);
             phase_receive(&p, world->data, world->scratch + place * bytes, bytes, from, TAG_PARTS);
             phase_send(&p, world->data, at + (size_t)to * (size_t)part_count * element, bytes, to, TAG_PARTS);
         }
         code = phase_end(&p, true);
         if (code == SG_OK)
-            code = reduce_slice(world, at + (size_t)world->rank * (size_t)part_count * element, n, dtype,
+            code = reduce_slice(world, at + (size_t)world->base.rank * (size_t)part_count * element, n, dtype,
                                 (unsigned char *)part + (size_t)start * element, status);
     }
     return code;
 }
 
-sg_code sg_mpi_all_gather(const void *part, void *whole, int64_t part_count, sg_dtype dtype, sg_status *status) {
-    sg_mpi_world *world = sg_mpi_world_of(status);
+sg_code sg_mpi_all_gather(sg_transport *self, const void *part, void *whole, int64_t part_count, sg_dtype dtype,
+                          sg_status *status) {
+    sg_mpi_world *world = sg_mpi_world_of(self, status);
     if (!world) return SG_MACHINE;
     sg_code code = check_arguments(part, whole, part_count, dtype, status);
     if (code != SG_OK || part_count == 0) return code;
     size_t element = sg_dtype_bytes(dtype), part_bytes = (size_t)part_count * element;
-    memmove((unsigned char *)whole + (size_t)world->rank * part_bytes, part, part_bytes);
-    if (world->ranks == 1) return SG_OK;
+    memmove((unsigned char *)whole + (size_t)world->base.rank * part_bytes, part, part_bytes);
+    if (world->base.ranks == 1) return SG_OK;
     code = arrive(world, world->data, status);
     for (size_t start = 0; code == SG_OK && start < part_bytes; start += CHUNK_BYTES) {
         size_t bytes = part_bytes - start < CHUNK_BYTES ? part_bytes - start : CHUNK_BYTES;
@@ -210,34 +216,56 @@ sg_code sg_mpi_all_gather(const void *part, void *whole, int64_t part_count, sg_
         phase p;
         code = phase_begin(&p, world, "gathering parts", status);
         if (code != SG_OK) return code;
-        for (int step = 1; step < world->ranks; step++) {
-            int from = (world->rank + world->ranks - step) % world->ranks, to = (world->rank + step) % world->ranks;
+        for (int step = 1; step < world->base.ranks; step++) {
+            int from = (world->base.rank + world->base.ranks - step) % world->base.ranks,
+                to = (world->base.rank + step) % world->base.ranks;
             phase_receive(&p, world->data, at + (size_t)from * part_bytes, bytes, from, TAG_RESULT);
-            phase_send(&p, world->data, at + (size_t)world->rank * part_bytes, bytes, to, TAG_RESULT);
+            phase_send(&p, world->data, at + (size_t)world->base.rank * part_bytes, bytes, to, TAG_RESULT);
         }
         code = phase_end(&p, true);
     }
     return code;
 }
 
-sg_code sg_mpi_barrier(sg_status *status) {
-    sg_mpi_world *world = sg_mpi_world_of(status);
+sg_code sg_mpi_barrier(sg_transport *self, sg_status *status) {
+    sg_mpi_world *world = sg_mpi_world_of(self, status);
     if (!world) return SG_MACHINE;
-    return world->ranks == 1 ? SG_OK : arrive(world, world->control, status);
+    return world->base.ranks == 1 ? SG_OK : arrive(world, world->control, status);
 }
 
-sg_code sg_mpi_gather_doubles(const double *values, int count, double *out, sg_status *status) {
-    sg_mpi_world *world = sg_mpi_world_of(status);
+sg_code sg_mpi_gather_doubles(sg_transport *self, const double *values, int count, double *out, sg_status *status) {
+    sg_mpi_world *world = sg_mpi_world_of(self, status);
     if (!world) return SG_MACHINE;
-    if (count < 0 || count > (1 << 24) || (count > 0 && (!values || (world->rank == 0 && !out))))
+    if (count < 0 || count > (1 << 24) || (count > 0 && (!values || (world->base.rank == 0 && !out))))
         return sg_fail(status, SG_BAD_INPUT, "gathering %d figures is impossible", count);
     size_t bytes = (size_t)count * sizeof *values;
-    if (world->rank == 0 && count) memmove(out, values, bytes);
+    if (world->base.rank == 0 && count) memmove(out, values, bytes);
     phase p;
     sg_code code = phase_begin(&p, world, "gathering figures of all ranks", status);
     if (code != SG_OK) return code;
-    for (int r = 1; world->rank == 0 && r < world->ranks; r++)
+    for (int r = 1; world->base.rank == 0 && r < world->base.ranks; r++)
         phase_receive(&p, world->control, out + (size_t)r * (size_t)count, bytes, r, TAG_FIGURES);
-    if (world->rank != 0) phase_send(&p, world->control, values, bytes, 0, TAG_FIGURES);
+    if (world->base.rank != 0) phase_send(&p, world->control, values, bytes, 0, TAG_FIGURES);
     return phase_end(&p, false);
+}
+
+sg_code sg_mpi_broadcast(sg_transport *self, void *data, uint64_t bytes, int root, sg_status *status) {
+    sg_mpi_world *world = sg_mpi_world_of(self, status);
+    if (!world) return SG_MACHINE;
+    if (root < 0 || root >= world->base.ranks || (bytes && !data))
+        return sg_fail(status, SG_BAD_INPUT, "broadcasting %llu bytes from rank %d is impossible",
+                       (unsigned long long)bytes, root);
+    sg_code code = SG_OK;
+    for (uint64_t start = 0; code == SG_OK && start < bytes; start += CHUNK_BYTES) {
+        size_t n = bytes - start < CHUNK_BYTES ? (size_t)(bytes - start) : CHUNK_BYTES;
+        unsigned char *at = (unsigned char *)data + start;
+        phase p;
+        code = phase_begin(&p, world, "spreading data to all ranks", status);
+        if (code != SG_OK) return code;
+        if (world->base.rank != root) phase_receive(&p, world->control, at, n, root, TAG_SPREAD);
+        for (int r = 0; world->base.rank == root && r < world->base.ranks; r++)
+            if (r != root) phase_send(&p, world->control, at, n, r, TAG_SPREAD);
+        code = phase_end(&p, false);
+    }
+    return code;
 }

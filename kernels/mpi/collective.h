@@ -8,11 +8,13 @@
 
 #include "kernels/mpi/world.h"
 
-sg_code sg_mpi_all_reduce_mean(void *buffer, int64_t count, sg_dtype dtype, sg_status *status);
-sg_code sg_mpi_all_gather(const void *part, void *whole, int64_t part_count, sg_dtype dtype, sg_status *status);
-sg_code sg_mpi_reduce_scatter_mean(const void *whole, void *part, int64_t part_count, sg_dtype dtype,
-                                   sg_status *status);
-sg_code sg_mpi_barrier(sg_status *status);
-sg_code sg_mpi_gather_doubles(const double *values, int count, double *out, sg_status *status);
+sg_code sg_mpi_all_reduce_mean(sg_transport *self, void *buffer, int64_t count, sg_dtype dtype, sg_status *status);
+sg_code sg_mpi_all_gather(sg_transport *self, const void *part, void *whole, int64_t part_count, sg_dtype dtype,
+                          sg_status *status);
+sg_code sg_mpi_reduce_scatter_mean(sg_transport *self, const void *whole, void *part, int64_t part_count,
+                                   sg_dtype dtype, sg_status *status);
+sg_code sg_mpi_barrier(sg_transport *self, sg_status *status);
+sg_code sg_mpi_gather_doubles(sg_transport *self, const double *values, int count, double *out, sg_status *status);
+sg_code sg_mpi_broadcast(sg_transport *self, void *data, uint64_t bytes, int root, sg_status *status);
 
 #endif

@@ -15,8 +15,11 @@ sg_code sg_mpi_check(sg_mpi_world *world, int result, const char *what, sg_statu
     char text[MPI_MAX_ERROR_STRING] = "no reason given";
     int length = 0;
     (void)MPI_Error_string(result, text, &length);
-    world->broken = true;
-    return sg_fail(status, SG_MACHINE, "%s failed: %.300s", what, text);
+    sg_status why;
+    (void)sg_fail(&why, SG_MACHINE, "%s failed: %.300s", what, text);
+    sg_mpi_break(world, why.text);
+    if (status) *status = why;
+    return SG_MACHINE;
 }
 
 /* Withdraws what has not been received: nothing may write into the caller's memory after an error. */
@@ -50,9 +53,12 @@ sg_code sg_mpi_wait(sg_mpi_world *world, MPI_Request *requests, int n, bool eage
         if (end == 0) end = now + world->patience_s;
         if (now < end) continue;
         withdraw(requests, n);
-        world->broken = true;
-        return sg_fail(status, SG_MACHINE,
-                       "rank %d of %d: %s took longer than %.0f s: another rank hangs or is gone; start again",
-                       world->rank, world->ranks, what, world->patience_s);
+        sg_status why;
+        (void)sg_fail(&why, SG_MACHINE,
+                      "rank %d of %d: %s took longer than %.0f s: another rank hangs or is gone; start again",
+                      world->base.rank, world->base.ranks, what, world->patience_s);
+        sg_mpi_break(world, why.text);
+        if (status) *status = why;
+        return SG_MACHINE;
     }
 }

@@ -26,6 +26,7 @@ static struct sg_mpi_process {
     double timeout_s;
     sg_mpi_world world;
     sg_status failure;
+    char lost[512]; /* why the world is broken */
 } process = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static void enter(stage next) {
@@ -76,11 +77,11 @@ static sg_code start_mpi(sg_mpi_world *world, sg_status *status) {
         return sg_fail(status, SG_MACHINE, "MPI does not start with several threads (level %d): install Open MPI 4",
                        level);
     (void)MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    (void)MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
-    (void)MPI_Comm_size(MPI_COMM_WORLD, &world->ranks);
+    (void)MPI_Comm_rank(MPI_COMM_WORLD, &world->base.rank);
+    (void)MPI_Comm_size(MPI_COMM_WORLD, &world->base.ranks);
     if (MPI_Comm_dup(MPI_COMM_WORLD, &world->data) != MPI_SUCCESS ||
         MPI_Comm_dup(MPI_COMM_WORLD, &world->control) != MPI_SUCCESS || MPI_Barrier(world->control) != MPI_SUCCESS)
-        return sg_fail(status, SG_MACHINE, "rank %d cannot reach the other ranks", world->rank);
+        return sg_fail(status, SG_MACHINE, "rank %d cannot reach the other ranks", world->base.rank);
     return SG_OK;
 }
 
@@ -123,9 +124,9 @@ static sg_code begin_joining(double timeout_s, sg_status *status) {
     return SG_OK;
 }
 
-sg_code sg_mpi_join(int expected, double timeout_s, int *rank, int *ranks, char *library, size_t library_bytes,
+sg_code sg_mpi_join(int expected, double timeout_s, sg_transport **self, char *library, size_t library_bytes,
                     sg_status *status) {
-    *rank = *ranks = 0;
+    *self = NULL;
     if (library_bytes) *library = 0;
     if (expected < 1 || !(timeout_s > 0 && timeout_s < 1e6))
         return sg_fail(status, SG_BAD_INPUT, "cannot join %d ranks within %g s: give at least 1 of both", expected,
@@ -144,35 +145,54 @@ sg_code sg_mpi_join(int expected, double timeout_s, int *rank, int *ranks, char 
         if (status) *status = process.failure;
         return SG_MACHINE;
     }
-    if (process.world.ranks != expected)
+    if (process.world.base.ranks != expected)
         return sg_fail(status, SG_MACHINE,
                        "%d ranks are expected, but %d are there: start with --ranks %d or mpirun -n %d", expected,
-                       process.world.ranks, expected, expected);
-    *rank = process.world.rank;
-    *ranks = process.world.ranks;
+                       process.world.base.ranks, expected, expected);
+    process.world.base.api = sg_mpi_transport();
+    *self = &process.world.base;
     library_name(library, library_bytes);
     return SG_OK;
 }
 
-sg_mpi_world *sg_mpi_world_of(sg_status *status) {
+sg_mpi_world *sg_mpi_world_of(sg_transport *self, sg_status *status) {
     stage now = stage_now();
-    if (now == STAGE_JOINED && !process.world.broken) return &process.world;
+    if (self == &process.world.base && now == STAGE_JOINED && !process.world.broken) return &process.world;
     (void)sg_fail(status, SG_MACHINE,
                   now == STAGE_JOINED ? "the ranks lost each other in an earlier step: start again"
                                       : "this process has not joined any ranks");
     return NULL;
 }
 
-void sg_mpi_abort(const char *why) {
+void sg_mpi_break(sg_mpi_world *world, const char *why) {
+    (void)pthread_mutex_lock(&process.mutex);
+    if (!process.lost[0]) (void)snprintf(process.lost, sizeof process.lost, "%s", why);
+    (void)pthread_mutex_unlock(&process.mutex);
+    world->broken = true;
+}
+
+/* A collective finds out by its patience; mpirun itself ends all ranks when one of them dies. */
+bool sg_mpi_lost(sg_transport *self, char *why, size_t bytes) {
+    (void)self;
+    if (!process.world.broken) return false;
+    (void)pthread_mutex_lock(&process.mutex);
+    if (bytes) (void)snprintf(why, bytes, "%s", process.lost);
+    (void)pthread_mutex_unlock(&process.mutex);
+    return true;
+}
+
+void sg_mpi_abort(sg_transport *self, const char *why) {
+    (void)self;
     char text[512];
-    int n = snprintf(text, sizeof text, "stepgauge: rank %d ends all ranks: %s\n", process.world.rank,
+    int n = snprintf(text, sizeof text, "stepgauge: rank %d ends all ranks: %s\n", process.world.base.rank,
                      why ? why : "no reason given");
     if (n > 0) (void)!write(STDERR_FILENO, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
     if (stage_now() == STAGE_JOINED) (void)MPI_Abort(MPI_COMM_WORLD, SG_MACHINE);
     _exit(SG_MACHINE);
 }
 
-void sg_mpi_leave(void) {
+void sg_mpi_leave(sg_transport *self) {
+    (void)self;
     /* Ending MPI waits for everyone; with a broken world someone never comes. */
     if (stage_now() != STAGE_JOINED || process.world.broken) return;
     enter(STAGE_LEAVING);

@@ -7,10 +7,10 @@
 #include <mpi.h>
 
 typedef struct sg_mpi_world {
+    sg_transport base;
     /* Two communicators, so that the thread that reduces gradients and the thread that gathers figures cannot take each
      * other's messages. */
     MPI_Comm data, control;
-    int rank, ranks;
     double patience_s;   /* how long a collective waits for a slower rank */
     _Atomic bool broken; /* a collective failed: messages may be under way, no other collective can be right */
     unsigned char *scratch;
@@ -18,17 +18,21 @@ typedef struct sg_mpi_world {
 } sg_mpi_world;
 
 /* The world that sg_mpi_join made, or NULL with the reason. */
-sg_mpi_world *sg_mpi_world_of(sg_status *status);
+sg_mpi_world *sg_mpi_world_of(sg_transport *self, sg_status *status);
+/* From now on the world is broken, and sg_mpi_lost says why: the first reason stays. */
+void sg_mpi_break(sg_mpi_world *world, const char *why);
 
 /* Whether a launcher that Open MPI can join is really there. MPI_Init itself would make a world of one without a word or end
  * the process with exit status 1, which reads as an answer. */
 sg_code sg_mpi_check_launcher(int expected, sg_status *status);
 
 /* See sg_transport_api. */
-sg_code sg_mpi_join(int expected, double timeout_s, int *rank, int *ranks, char *library, size_t library_bytes,
+const sg_transport_api *sg_mpi_transport(void);
+sg_code sg_mpi_join(int expected, double timeout_s, sg_transport **self, char *library, size_t library_bytes,
                     sg_status *status);
-void sg_mpi_abort(const char *why);
-void sg_mpi_leave(void);
+bool sg_mpi_lost(sg_transport *self, char *why, size_t bytes);
+void sg_mpi_abort(sg_transport *self, const char *why);
+void sg_mpi_leave(sg_transport *self);
 
 /* Waits for all requests. `eager`: everyone has arrived, data is moving: poll without sleeping; else sleep between
  * polls, because the cores belong to the compute threads. On failure receives are cancelled and the world is broken. */

@@ -250,7 +250,8 @@ static void sleep_ms(long ms) {
     (void)nanosleep(&pause, NULL);
 }
 
-static sg_code fake_all_reduce(void *buffer, int64_t count, sg_dtype dtype, sg_status *status) {
+static sg_code fake_all_reduce(sg_transport *self, void *buffer, int64_t count, sg_dtype dtype, sg_status *status) {
+    (void)self;
     assert_int_equal(dtype, SG_F32);
     if (fake.fails) return sg_fail(status, SG_MACHINE, "rank 1 has left");
     sleep_ms(50);
@@ -260,29 +261,32 @@ static sg_code fake_all_reduce(void *buffer, int64_t count, sg_dtype dtype, sg_s
     return SG_OK;
 }
 
-static sg_code fake_all_gather(const void *part, void *whole, int64_t count, sg_dtype dtype, sg_status *status) {
-    (void)dtype, (void)status;
+static sg_code fake_all_gather(sg_transport *self, const void *part, void *whole, int64_t count, sg_dtype dtype,
+                               sg_status *status) {
+    (void)self, (void)dtype, (void)status;
     memcpy(whole, part, (size_t)count * sizeof(float));
     return SG_OK;
 }
 
-static sg_code fake_reduce_scatter(const void *whole, void *part, int64_t count, sg_dtype dtype, sg_status *status) {
-    (void)dtype, (void)status;
+static sg_code fake_reduce_scatter(sg_transport *self, const void *whole, void *part, int64_t count, sg_dtype dtype,
+                                   sg_status *status) {
+    (void)self, (void)dtype, (void)status;
     memcpy(part, whole, (size_t)count * sizeof(float));
     return SG_OK;
 }
 
-static void fake_abort(const char *why) {
-    (void)why;
+static void fake_abort(sg_transport *self, const char *why) {
+    (void)self, (void)why;
     fake.aborted = true;
 }
 
-static const sg_transport_api fake_transport = {.abi = SG_TRANSPORT_ABI,
-                                                .struct_bytes = sizeof(sg_transport_api),
-                                                .all_reduce_mean = fake_all_reduce,
-                                                .all_gather = fake_all_gather,
-                                                .reduce_scatter_mean = fake_reduce_scatter,
-                                                .abort = fake_abort};
+static const sg_transport_api fake_api = {.abi = SG_TRANSPORT_ABI,
+                                          .struct_bytes = sizeof(sg_transport_api),
+                                          .all_reduce_mean = fake_all_reduce,
+                                          .all_gather = fake_all_gather,
+                                          .reduce_scatter_mean = fake_reduce_scatter,
+                                          .abort = fake_abort};
+static sg_transport fake_transport = {.api = &fake_api, .rank = 0, .ranks = 1};
 
 static sg_comm *communicator(double timeout_s) {
     sg_status status = {0};

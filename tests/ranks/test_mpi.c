@@ -23,7 +23,7 @@
 
 /* ==== a rank ====================================================================================================== */
 
-static const sg_transport_api *transport;
+static sg_transport *transport;
 static int rank, ranks;
 
 /* Ends this rank with status 9 and a word why. */
@@ -45,8 +45,11 @@ static int rank, ranks;
 
 static void join(int expected, double timeout_s) {
     char library[96];
-    NEED_OK(sg_module_transport("mpi", &transport, &status_));
-    NEED_OK(transport->join(expected, timeout_s, &rank, &ranks, library, sizeof library, &status_));
+    const sg_transport_api *api;
+    NEED_OK(sg_module_transport("mpi", &api, &status_));
+    NEED_OK(api->join(expected, timeout_s, &transport, library, sizeof library, &status_));
+    rank = transport->rank;
+    ranks = transport->ranks;
     NEED(ranks == expected && rank >= 0 && rank < ranks);
     NEED(strstr(library, "MPI") != NULL);
 }
@@ -67,7 +70,7 @@ static double hash_of(const void *data, size_t bytes) {
 
 static void need_identical(const void *data, size_t bytes) {
     double mine = hash_of(data, bytes), all[64];
-    NEED_OK(transport->gather_doubles(&mine, 1, all, &status_));
+    NEED_OK(transport->api->gather_doubles(transport, &mine, 1, all, &status_));
     for (int r = 1; rank == 0 && r < ranks; r++) NEED(all[r] == all[0]);
 }
 
@@ -81,7 +84,7 @@ static void reduce_f32(int64_t count) {
     float *buffer = malloc((size_t)count * sizeof *buffer + 1);
     NEED(buffer);
     for (int64_t i = 0; i < count; i++) buffer[i] = sample(rank, i);
-    NEED_OK(transport->all_reduce_mean(buffer, count, SG_F32, &status_));
+    NEED_OK(transport->api->all_reduce_mean(transport, buffer, count, SG_F32, &status_));
     for (int64_t i = 0; i < count; i++) NEED(fabsf(buffer[i] - mean_at(i)) <= 1.2e-7f * fabsf(mean_at(i)));
     need_identical(buffer, (size_t)count * sizeof *buffer);
     free(buffer);
@@ -103,7 +106,7 @@ static void reduce_bf16(int64_t count) {
     uint16_t *buffer = malloc((size_t)count * sizeof *buffer);
     NEED(buffer);
     for (int64_t i = 0; i < count; i++) buffer[i] = bf16_of(sample(rank, i));
-    NEED_OK(transport->all_reduce_mean(buffer, count, SG_BF16, &status_));
+    NEED_OK(transport->api->all_reduce_mean(transport, buffer, count, SG_BF16, &status_));
     for (int64_t i = 0; i < count; i++) {
         double sum = 0, largest = 0;
         for (int r = 0; r < ranks; r++) {
@@ -122,10 +125,10 @@ static void scatter_and_gather(int64_t part) {
     float *whole = malloc((size_t)(part * ranks) * sizeof *whole), *mine = malloc((size_t)part * sizeof *mine);
     NEED(whole && mine);
     for (int64_t i = 0; i < part * ranks; i++) whole[i] = sample(rank, i);
-    NEED_OK(transport->reduce_scatter_mean(whole, mine, part, SG_F32, &status_));
+    NEED_OK(transport->api->reduce_scatter_mean(transport, whole, mine, part, SG_F32, &status_));
     for (int64_t i = 0; i < part; i++)
         NEED(fabsf(mine[i] - mean_at(rank * part + i)) <= 1.2e-7f * fabsf(mean_at(rank * part + i)));
-    NEED_OK(transport->all_gather(mine, whole, part, SG_F32, &status_));
+    NEED_OK(transport->api->all_gather(transport, mine, whole, part, SG_F32, &status_));
     for (int64_t i = 0; i < part * ranks; i++) NEED(fabsf(whole[i] - mean_at(i)) <= 1.2e-7f * fabsf(mean_at(i)));
     need_identical(whole, (size_t)(part * ranks) * sizeof *whole);
     free(mine);
@@ -134,21 +137,36 @@ static void scatter_and_gather(int64_t part) {
 
 static void figures(void) {
     double mine[3] = {rank, rank * 10.0, 0.5}, all[3 * 64] = {0};
-    NEED_OK(transport->gather_doubles(mine, 3, all, &status_));
+    NEED_OK(transport->api->gather_doubles(transport, mine, 3, all, &status_));
     for (int r = 0; rank == 0 && r < ranks; r++) NEED(all[3 * r] == r && all[3 * r + 1] == 10 * r);
-    NEED_OK(transport->gather_doubles(NULL, 0, all, &status_));
-    NEED_OK(transport->barrier(&status_));
+    NEED_OK(transport->api->gather_doubles(transport, NULL, 0, all, &status_));
+    NEED_OK(transport->api->barrier(transport, &status_));
+}
+
+static void spread(void) {
+    for (int root = 0; root < ranks; root++) {
+        unsigned char data[1000];
+        memset(data, rank + 1, sizeof data);
+        NEED_OK(transport->api->broadcast(transport, data, sizeof data, root, &status_));
+        for (size_t i = 0; i < sizeof data; i++) NEED(data[i] == root + 1);
+    }
+    NEED_OK(transport->api->broadcast(transport, NULL, 0, 0, &status_));
 }
 
 static void refusals(void) {
     float x = 1;
     sg_status status = {0};
-    NEED(transport->all_reduce_mean(&x, 1, SG_F64, &status) == SG_BAD_INPUT);
-    NEED(transport->all_reduce_mean(&x, -1, SG_F32, &status) == SG_BAD_INPUT);
-    NEED(transport->all_reduce_mean(NULL, 1, SG_F32, &status) == SG_BAD_INPUT);
-    NEED(transport->gather_doubles(NULL, 5, NULL, &status) == SG_BAD_INPUT);
-    int r, n;
-    NEED(transport->join(ranks, 5, &r, &n, NULL, 0, &status) == SG_BAD_INPUT);
+    NEED(transport->api->all_reduce_mean(transport, &x, 1, SG_F64, &status) == SG_BAD_INPUT);
+    NEED(transport->api->all_reduce_mean(transport, &x, -1, SG_F32, &status) == SG_BAD_INPUT);
+    NEED(transport->api->all_reduce_mean(transport, NULL, 1, SG_F32, &status) == SG_BAD_INPUT);
+    NEED(transport->api->gather_doubles(transport, NULL, 5, NULL, &status) == SG_BAD_INPUT);
+    NEED(transport->api->broadcast(transport, &x, 4, ranks, &status) == SG_BAD_INPUT);
+    NEED(transport->api->broadcast(transport, NULL, 4, 0, &status) == SG_BAD_INPUT);
+    sg_transport *again;
+    NEED(transport->api->join(ranks, 5, &again, NULL, 0, &status) == SG_BAD_INPUT);
+    NEED(!again);
+    char why[64];
+    NEED(!transport->api->lost(transport, why, sizeof why));
 }
 
 static void role_reduce(int expected) {
@@ -160,10 +178,11 @@ static void role_reduce(int expected) {
     scatter_and_gather(1);
     scatter_and_gather(100003);
     figures();
+    spread();
     refusals();
-    transport->leave();
+    transport->api->leave(transport);
     sg_status status = {0};
-    NEED(transport->barrier(&status) == SG_MACHINE);
+    NEED(transport->api->barrier(transport, &status) == SG_MACHINE);
 }
 
 static void *reduce_again_and_again(void *unused) {
@@ -171,7 +190,7 @@ static void *reduce_again_and_again(void *unused) {
     for (int i = 0; i < 30; i++) {
         float buffer[4000];
         for (int64_t k = 0; k < 4000; k++) buffer[k] = sample(rank, k);
-        NEED_OK(transport->all_reduce_mean(buffer, 4000, SG_F32, &status_));
+        NEED_OK(transport->api->all_reduce_mean(transport, buffer, 4000, SG_F32, &status_));
         for (int64_t k = 0; k < 4000; k++) NEED(fabsf(buffer[k] - mean_at(k)) <= 1.2e-7f * fabsf(mean_at(k)));
     }
     return NULL;
@@ -183,7 +202,7 @@ static void role_threads(int expected) {
     NEED(pthread_create(&thread, NULL, reduce_again_and_again, NULL) == 0);
     for (int i = 0; i < 30; i++) figures();
     NEED(pthread_join(thread, NULL) == 0);
-    transport->leave();
+    transport->api->leave(transport);
 }
 
 static double clock_s(void) {
@@ -205,17 +224,17 @@ static void leave_trace(const char *folder) {
 static void role_trouble(int expected, const char *act, const char *folder) {
     join(expected, 2); /* patience 20 s */
     leave_trace(folder);
-    NEED_OK(transport->barrier(&status_));
+    NEED_OK(transport->api->barrier(transport, &status_));
     if (rank == 1 || strcmp(act, "sleep") == 0) {
         if (strcmp(act, "killed") == 0) (void)raise(SIGKILL);
-        if (strcmp(act, "abort") == 0) transport->abort("this is a test");
+        if (strcmp(act, "abort") == 0) transport->api->abort(transport, "this is a test");
         if (strcmp(act, "exit") == 0) _exit(2);
         if (strcmp(act, "orphan") == 0) (void)kill(getppid(), SIGKILL);
         (void)sleep(60);
         _exit(8);
     }
     sg_status status = {0};
-    sg_code code = transport->barrier(&status);
+    sg_code code = transport->api->barrier(transport, &status);
     _exit(code == SG_MACHINE ? 3 : 7);
 }
 
@@ -235,13 +254,13 @@ static void role_work(int expected, const char *act, const char *folder) {
     double end = clock_s() + 60;
     while (!asked_to_finish && clock_s() < end) (void)usleep(10000);
     if (stubborn) _exit(8);
-    NEED_OK(transport->barrier(&status_));
+    NEED_OK(transport->api->barrier(transport, &status_));
     char path[160];
     (void)snprintf(path, sizeof path, "%s/finished-%d", folder, rank);
     int fd = open(path, O_WRONLY | O_CREAT, 0600);
     NEED(fd >= 0);
     (void)close(fd);
-    transport->leave();
+    transport->api->leave(transport);
     _exit(130);
 }
 
@@ -250,19 +269,23 @@ static void role_hang(int expected) {
     join(expected, 0.3); /* patience 3 s */
     if (rank == 1) (void)sleep(60);
     sg_status status = {0};
-    NEED(transport->barrier(&status) == SG_MACHINE);
+    NEED(transport->api->barrier(transport, &status) == SG_MACHINE);
     NEED(strstr(status.text, "another rank hangs or is gone"));
-    NEED(transport->barrier(&status) == SG_MACHINE);
+    NEED(transport->api->barrier(transport, &status) == SG_MACHINE);
     NEED(strstr(status.text, "lost each other"));
-    transport->abort("a rank hangs");
+    char why[512];
+    NEED(transport->api->lost(transport, why, sizeof why));
+    NEED(strstr(why, "another rank hangs or is gone"));
+    transport->api->abort(transport, "a rank hangs");
 }
 
 /* join() must fail, with `part` in its words, within timeout and a little; ends with status 5 when it does. */
 static void role_refused(int expected, double timeout_s, const char *part) {
     sg_status status = {0};
-    NEED_OK(sg_module_transport("mpi", &transport, &status_));
+    const sg_transport_api *api;
+    NEED_OK(sg_module_transport("mpi", &api, &status_));
     double start = clock_s();
-    NEED(transport->join(expected, timeout_s, &rank, &ranks, NULL, 0, &status) == SG_MACHINE);
+    NEED(api->join(expected, timeout_s, &transport, NULL, 0, &status) == SG_MACHINE);
     NEED(clock_s() - start < timeout_s + 3);
     if (!strstr(status.text, part)) (void)fprintf(stderr, "'%s' lacks '%s'\n", status.text, part);
     NEED(strstr(status.text, part));

@@ -35,14 +35,17 @@ static int rank, ranks;
         }                                                                                                              \
     } while (0)
 
-static const sg_transport_api *transport;
+static sg_transport *transport;
 static const sg_device_api *api;
 static sg_device *device;
 static sg_comm *comm;
 
 static void join(int expected) {
-    NEED_OK(sg_module_transport("mpi", &transport, &status_));
-    NEED_OK(transport->join(expected, 30, &rank, &ranks, NULL, 0, &status_));
+    const sg_transport_api *mpi;
+    NEED_OK(sg_module_transport("mpi", &mpi, &status_));
+    NEED_OK(mpi->join(expected, 30, &transport, NULL, 0, &status_));
+    rank = transport->rank;
+    ranks = transport->ranks;
     NEED_OK(sg_module_device("cpu", &api, &status_));
     NEED_OK(api->open(&(sg_device_options){.threads = 1}, &device, &status_));
     sg_comm_options options = {.rank = rank, .ranks = ranks, .bootstrap = transport, .timeout_s = 60};
@@ -52,7 +55,7 @@ static void join(int expected) {
 static void part(void) {
     api->comm_destroy(device, comm);
     api->close(device);
-    transport->leave();
+    transport->api->leave(transport);
 }
 
 /* Small policies whose gradients are not clipped: a norm over all ranks differs from each rank's own. */
@@ -180,7 +183,7 @@ static double hash_of(const numbers *all) {
 
 static void need_identical(const numbers *all) {
     double mine = hash_of(all), theirs[64];
-    NEED_OK(transport->gather_doubles(&mine, 1, theirs, &status_));
+    NEED_OK(transport->api->gather_doubles(transport, &mine, 1, theirs, &status_));
     for (int r = 1; rank == 0 && r < ranks; r++) NEED(theirs[r] == theirs[0]);
 }
 
@@ -200,7 +203,7 @@ static numbers mean_of_shards(const numbers *own) {
     numbers mean = {calloc(own->n, sizeof(double)), own->n};
     double *all = rank == 0 ? calloc(own->n * (size_t)ranks, sizeof *all) : NULL;
     NEED(mean.at && (rank != 0 || all));
-    NEED_OK(transport->gather_doubles(own->at, (int)own->n, all, &status_));
+    NEED_OK(transport->api->gather_doubles(transport, own->at, (int)own->n, all, &status_));
     for (int r = 0; rank == 0 && r < ranks; r++) {
         if (r > 0) NEED(distance(all + (size_t)r * own->n, all, own->n) > 1e-2);
         for (size_t i = 0; i < own->n; i++) mean.at[i] += all[(size_t)r * own->n + i] / ranks;

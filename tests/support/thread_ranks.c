@@ -60,8 +60,8 @@ static sg_code all_reduce_mean(sg_device *d, sg_comm *comm, void *buffer, int64_
     return SG_OK;
 }
 
-static sg_code gather_doubles(const double *values, int count, double *out, sg_status *status) {
-    (void)status;
+static sg_code gather_doubles(sg_transport *self, const double *values, int count, double *out, sg_status *status) {
+    (void)self, (void)status;
     world.buffer[this_rank] = values;
     meet();
     for (int r = 0; r < world.ranks && this_rank == 0; r++)
@@ -84,9 +84,11 @@ const sg_device_api *sg_thread_ranks_api(void) {
     return &api;
 }
 
-const sg_transport_api *sg_thread_ranks_transport(void) {
-    static const sg_transport_api transport = {
+sg_transport *sg_thread_ranks_transport(void) {
+    static const sg_transport_api api = {
         .abi = SG_TRANSPORT_ABI, .struct_bytes = sizeof(sg_transport_api), .gather_doubles = gather_doubles};
+    static _Thread_local sg_transport transport;
+    transport = (sg_transport){.api = &api, .rank = this_rank, .ranks = world.ranks};
     return &transport;
 }
 

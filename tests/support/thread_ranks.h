@@ -12,7 +12,7 @@ enum { SG_THREAD_RANKS_MOST = 4 };
 void sg_thread_ranks_run(int ranks, void (*body)(void *user, int rank), void *user);
 /* The reference device with communicators; options->index as there. */
 const sg_device_api *sg_thread_ranks_api(void);
-/* gather_doubles alone. */
-const sg_transport_api *sg_thread_ranks_transport(void);
+/* The calling thread's; gather_doubles alone. */
+sg_transport *sg_thread_ranks_transport(void);
 
 #endif

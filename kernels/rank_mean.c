@@ -1,4 +1,4 @@
-#include "kernels/mpi/mean.h"
+#include "kernels/rank_mean.h"
 
 #include <string.h>
 
@@ -41,7 +41,7 @@ static void mean_bf16(const uint16_t *const *part, int parts, int64_t count, uin
     }
 }
 
-void sg_mpi_mean(sg_dtype dtype, const void *const *part, int parts, int64_t count, void *out) {
+void sg_rank_mean(sg_dtype dtype, const void *const *part, int parts, int64_t count, void *out) {
     if (dtype == SG_F32)
         mean_f32((const float *const *)part, parts, count, out);
     else
