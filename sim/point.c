@@ -1,8 +1,6 @@
 #include "sim/point_fields.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,51 +34,8 @@ void sg_point_clear(sg_point *point) {
     point->rank_update_s = NULL;
 }
 
-static uint64_t fnv1a(uint64_t hash, const char *text) {
-    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001B3);
-    return hash;
-}
-
-static uint64_t hash_text(uint64_t hash, const char *text, size_t bytes) {
-    hash = fnv1a(hash, "\"");
-    for (size_t i = 0; i < bytes && text[i]; i++) {
-        char escaped[8] = {text[i]};
-        unsigned char c = (unsigned char)text[i];
-        if (c == '"' || c == '\\')
-            (void)snprintf(escaped, sizeof escaped, "\\%c", c);
-        else if (c < ' ')
-            (void)snprintf(escaped, sizeof escaped, "\\u%04x", c);
-        hash = fnv1a(hash, escaped);
-    }
-    return fnv1a(hash, "\"");
-}
-
 uint64_t sg_point_key(const sg_point_config *config) {
-    uint64_t hash = UINT64_C(0xCBF29CE484222325);
-    sg_fields fields = sg_config_fields();
-    for (size_t i = 0; i < fields.n; i++) {
-        const sg_field *field = &fields.field[i];
-        const char *at = (const char *)config + field->offset;
-        char text[SG_NAME_BYTES];
-        (void)snprintf(text, sizeof text, "%s\"%s\":", i ? "," : "{", field->name);
-        hash = fnv1a(hash, text);
-        int64_t i64 = 0;
-        uint64_t u64 = 0;
-        switch (field->kind) {
-        case SG_FIELD_I64:
-            memcpy(&i64, at, sizeof i64);
-            (void)snprintf(text, sizeof text, "%" PRId64, i64);
-            hash = fnv1a(hash, text);
-            break;
-        case SG_FIELD_U64:
-            memcpy(&u64, at, sizeof u64);
-            (void)snprintf(text, sizeof text, "%" PRIu64, u64);
-            hash = fnv1a(hash, text);
-            break;
-        default: hash = hash_text(hash, at, field->bytes); break;
-        }
-    }
-    return fnv1a(hash, "}");
+    return sg_fields_key(sg_config_fields(), config);
 }
 
 static int ascending(const void *a, const void *b) {

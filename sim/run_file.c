@@ -1,6 +1,7 @@
 #include "sim/run_file.h"
 #include "sim/durable_file.h"
 #include "sim/hdf5_image.h"
+#include "sim/micro_tree.h"
 #include "sim/point_tree.h"
 
 #include <stdlib.h>
@@ -55,12 +56,42 @@ static sg_code points_from_tree(const sg_h5tree *points, sg_run *run, sg_status 
     return code;
 }
 
+typedef struct sg_ordered_micro {
+    sg_micro micro;
+    int64_t sequence;
+} ordered_micro;
+
+static int micros_by_sequence(const void *a, const void *b) {
+    const ordered_micro *x = a, *y = b;
+    return (x->sequence > y->sequence) - (x->sequence < y->sequence);
+}
+
+static sg_code micros_from_tree(const sg_h5tree *micros, sg_run *run, sg_status *status) {
+    size_t n = micros ? micros->n_groups : 0;
+    if (n == 0) return SG_OK;
+    ordered_micro *ordered = calloc(n, sizeof *ordered);
+    run->micros = calloc(n, sizeof *run->micros);
+    sg_code code = SG_OK;
+    if (!ordered || !run->micros)
+        code = sg_fail_memory(status, (unsigned long long)n * sizeof *ordered, "micro-benchmarks");
+    for (size_t i = 0; code == SG_OK && i < n; i++)
+        code = sg_micro_from_tree(micros->groups[i], &ordered[i].micro, &ordered[i].sequence, status);
+    if (code == SG_OK) {
+        qsort(ordered, n, sizeof *ordered, micros_by_sequence);
+        for (size_t i = 0; i < n; i++) run->micros[i] = ordered[i].micro;
+        run->n_micros = n;
+    }
+    free(ordered);
+    return code;
+}
+
 static sg_code run_from_tree(const sg_h5tree *tree, sg_run *run, sg_status *status) {
     const sg_h5tree *machine = sg_h5tree_find(tree, "machine"), *points = sg_h5tree_find(tree, "points");
     if (!machine || !points)
         return sg_fail(status, SG_BAD_INPUT, "the group '%s' is missing", machine ? "points" : "machine");
     sg_code code = sg_machine_record_from_tree(machine, &run->machine, status);
-    return code == SG_OK ? points_from_tree(points, run, status) : code;
+    if (code == SG_OK) code = points_from_tree(points, run, status);
+    return code == SG_OK ? micros_from_tree(sg_h5tree_find(tree, "micro"), run, status) : code;
 }
 
 sg_code sg_run_from_tree(const char *path, const sg_h5tree *tree, sg_run *run, sg_status *status) {
@@ -83,6 +114,7 @@ sg_code sg_run_file_read(const char *path, sg_run *run, sg_status *status) {
 void sg_run_clear(sg_run *run) {
     for (size_t i = 0; i < run->n_points; i++) sg_point_clear(&run->points[i]);
     free(run->points);
+    free(run->micros);
     *run = (sg_run){0};
 }
 
@@ -167,6 +199,58 @@ sg_code sg_run_writer_append(sg_run_writer *writer, const sg_point *point, sg_st
     if (!old) writer->next_sequence++;
     sg_h5tree_free(old);
     return SG_OK;
+}
+
+/* ---- micro-benchmarks ---- */
+
+static int64_t next_micro_sequence(const sg_h5tree *micros) {
+    int64_t next = 0;
+    for (size_t i = 0; i < micros->n_groups; i++) {
+        int64_t sequence = -1;
+        (void)sg_h5tree_get_i64(micros->groups[i], "sequence", &sequence, NULL);
+        if (sequence >= next && sequence < INT64_MAX) next = sequence + 1;
+    }
+    return next;
+}
+
+/* Puts one in; *old: the group of its name before, which the caller frees or puts back. */
+static sg_code put_micro(sg_h5tree *micros, const sg_micro *micro, sg_h5tree **old, sg_status *status) {
+    char name[SG_POINT_NAME_BYTES];
+    sg_point_group_name(sg_micro_key(&micro->config), name);
+    int64_t sequence = next_micro_sequence(micros);
+    *old = sg_h5tree_take(micros, name);
+    if (*old) (void)sg_h5tree_get_i64(*old, "sequence", &sequence, NULL);
+    sg_h5tree *group;
+    sg_code code = sg_h5tree_group(micros, name, &group, status);
+    return code == SG_OK ? sg_micro_to_tree(micro, sequence, group, status) : code;
+}
+
+static void take_back(sg_h5tree *micros, const sg_micro *micro, sg_h5tree *old) {
+    char name[SG_POINT_NAME_BYTES];
+    sg_point_group_name(sg_micro_key(&micro->config), name);
+    sg_h5tree_remove(micros, name);
+    sg_h5tree_put_back(micros, old);
+}
+
+sg_code sg_run_writer_append_micros(sg_run_writer *writer, const sg_micro *micros, size_t n, sg_status *status) {
+    if (n == 0) return SG_OK;
+    sg_h5tree *group, **old = calloc(n, sizeof *old);
+    if (!old) return sg_fail_memory(status, n * sizeof *old, "micro-benchmarks");
+    size_t done = 0;
+    sg_code code = sg_h5tree_group(writer->tree, "micro", &group, status);
+    while (code == SG_OK && done < n) {
+        code = put_micro(group, &micros[done], &old[done], status);
+        done++;
+    }
+    if (code == SG_OK) code = sg_h5tree_store(writer->path, &sg_run_format, writer->tree, status);
+    for (size_t i = done; i-- > 0;) {
+        if (code == SG_OK)
+            sg_h5tree_free(old[i]);
+        else
+            take_back(group, &micros[i], old[i]);
+    }
+    free(old);
+    return code;
 }
 
 bool sg_run_writer_has(const sg_run_writer *writer, uint64_t key) {

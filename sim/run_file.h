@@ -7,15 +7,18 @@
 #define SG_SIM_RUN_FILE_H
 
 #include "kernels/status.h"
+#include "sim/micro.h"
 #include "sim/point.h"
 
 typedef struct sg_run {
     sg_machine_record machine; /* of the last writer */
     sg_point *points;
     size_t n_points;
+    sg_micro *micros; /* micro-benchmarks; files from before they existed have none */
+    size_t n_micros;
 } sg_run;
 
-/* Points in the order in which they were measured. SG_BAD_INPUT: not a sound run file (sg_h5tree_load), or a point lacks
+/* Points and micro-benchmarks in the order in which they were measured. SG_BAD_INPUT: not a sound run file (sg_h5tree_load), or a point lacks
  * something, is infinite or has another configuration than its key says. *run is empty on failure. */
 sg_code sg_run_file_read(const char *path, sg_run *run, sg_status *status);
 void sg_run_clear(sg_run *run);
@@ -30,6 +33,8 @@ sg_code sg_run_writer_open(const char *path, const sg_machine_record *machine, s
  * is not read: the key follows from the configuration. NAN
  * means not recorded: it is left out and reads as NAN again. raw arrays have point->iterations values. */
 sg_code sg_run_writer_append(sg_run_writer *writer, const sg_point *point, sg_status *status);
+/* The same for n micro-benchmarks at once: all of them are durable, or the file is as before. */
+sg_code sg_run_writer_append_micros(sg_run_writer *writer, const sg_micro *micros, size_t n, sg_status *status);
 /* True when the file holds a point with this key, times by op class included: a killed run resumes where it stopped, and
  * an interrupted point, which lacks them, is measured again. */
 bool sg_run_writer_has(const sg_run_writer *writer, uint64_t key);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "sim/hdf5_image.h"
+#include "sim/micro_tree.h"
 #include "sim/point_tree.h"
 #include "sim/user_block.h"
 
@@ -36,16 +37,31 @@ static void add_point(sg_h5tree *points, int64_t batch) {
     need(sg_point_to_tree(&point, batch, group, NULL) == SG_OK);
 }
 
+static void add_micro(sg_h5tree *micros, int64_t bytes) {
+    sg_micro micro = {.config = {.bench = "copy", .what = "to_device", .device = "cpu", .bytes = bytes},
+                      .iterations = 7,
+                      .calls = 1,
+                      .s = {1e-3, 1e-3, 9e-4, 2e-3}};
+    char name[SG_POINT_NAME_BYTES];
+    sg_h5tree *group = NULL;
+    sg_point_group_name(sg_micro_key(&micro.config), name);
+    need(sg_h5tree_group(micros, name, &group, NULL) == SG_OK);
+    need(sg_micro_to_tree(&micro, bytes, group, NULL) == SG_OK);
+}
+
 static const sample *sound(void) {
     static sample made;
     if (made.image) return &made;
-    sg_h5tree *tree = sg_h5tree_new(NULL), *machine = NULL, *points = NULL;
+    sg_h5tree *tree = sg_h5tree_new(NULL), *machine = NULL, *points = NULL, *micros = NULL;
     sg_machine_record record = {.hostname = "h", .cores = 2};
     need(tree && sg_h5tree_group(tree, "machine", &machine, NULL) == SG_OK &&
-         sg_h5tree_group(tree, "points", &points, NULL) == SG_OK);
+         sg_h5tree_group(tree, "points", &points, NULL) == SG_OK &&
+         sg_h5tree_group(tree, "micro", &micros, NULL) == SG_OK);
     need(sg_machine_record_to_tree(&record, machine, NULL) == SG_OK);
     add_point(points, 1);
     add_point(points, 2);
+    add_micro(micros, 1);
+    add_micro(micros, 2);
     need(sg_hdf5_write(tree, &made.image, &made.image_bytes, NULL) == SG_OK);
     made.flat.limit = 1u << 20;
     need(sg_hdf5_flatten(made.image, made.image_bytes, &made.flat, NULL) == SG_OK);
@@ -56,8 +72,10 @@ static const sample *sound(void) {
 static void try_tree(sg_h5tree *tree) {
     sg_run run;
     sg_status status;
-    if (sg_run_from_tree("fuzz.h5", tree, &run, &status) == SG_OK)
+    if (sg_run_from_tree("fuzz.h5", tree, &run, &status) == SG_OK) {
         for (size_t i = 0; i < run.n_points; i++) need(run.points[i].key == sg_point_key(&run.points[i].config));
+        for (size_t i = 0; i < run.n_micros; i++) need(run.micros[i].key == sg_micro_key(&run.micros[i].config));
+    }
     sg_run_clear(&run);
 }
 
