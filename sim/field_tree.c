@@ -45,12 +45,22 @@ sg_code sg_field_get_real(const sg_h5tree *group, const char *name, double *valu
     return sg_field_check_real(name, *value, status);
 }
 
+/* An optional number or text that says nothing. */
+static bool says_nothing(const sg_field *field, const char *at) {
+    if (!field->optional) return false;
+    if (field->kind == SG_FIELD_TEXT) return at[0] == '\0';
+    for (size_t i = 0; i < field->bytes; i++)
+        if (at[i]) return false;
+    return true;
+}
+
 static sg_code put_field(sg_h5tree *group, const sg_field *field, const char *at, bool exact, sg_status *status) {
     int64_t i64 = 0;
     uint64_t u64 = 0;
     double f64 = 0;
     bool flag = false;
     sg_code code = SG_OK;
+    if (says_nothing(field, at)) return SG_OK;
     switch (field->kind) {
     case SG_FIELD_TEXT:
         return exact ? set_setting(group, field->name, at, field->bytes, status)
@@ -65,11 +75,21 @@ static sg_code put_field(sg_h5tree *group, const sg_field *field, const char *at
     }
 }
 
+static bool has_value(const sg_h5tree *group, const char *name) {
+    for (int kind = 0; kind < SG_H5TREE_KIND_COUNT; kind++)
+        if (sg_h5tree_value_of(group, name, (sg_h5tree_kind)kind)) return true;
+    return false;
+}
+
 static sg_code get_field(const sg_h5tree *group, const sg_field *field, char *at, sg_status *status) {
     int64_t i64 = 0;
     uint64_t u64 = 0;
     double f64 = 0;
     sg_code code;
+    if (field->optional && !has_value(group, field->name)) {
+        memset(at, 0, field->bytes);
+        return SG_OK;
+    }
     switch (field->kind) {
     case SG_FIELD_TEXT: return sg_h5tree_get_text(group, field->name, at, field->bytes, status);
     case SG_FIELD_I64:

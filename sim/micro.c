@@ -12,7 +12,7 @@
 
 sg_fields sg_micro_config_fields(void) {
 #define X(member, kind)                                                                                                \
-    { #member, kind, offsetof(sg_micro_config, member), sizeof(((sg_micro_config *)0)->member) }
+    { #member, kind, offsetof(sg_micro_config, member), sizeof(((sg_micro_config *)0)->member), false }
     static const sg_field table[] = {
         X(batch, SG_FIELD_I64),
         X(bench, SG_FIELD_TEXT),
@@ -37,7 +37,7 @@ sg_fields sg_micro_config_fields(void) {
 
 sg_fields sg_micro_fields(void) {
 #define NAMED(name, member, kind)                                                                                      \
-    { name, kind, offsetof(sg_micro, member), sizeof(((sg_micro *)0)->member) }
+    { name, kind, offsetof(sg_micro, member), sizeof(((sg_micro *)0)->member), false }
 #define X(member, kind) NAMED(#member, member, kind)
     static const sg_field table[] = {
         X(iterations, SG_FIELD_I64),

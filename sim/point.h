@@ -49,6 +49,21 @@ typedef struct sg_point_config {
     uint64_t seed;
 } sg_point_config;
 
+/* What the driver told of this rank's GPU while its iterations were counted. What it did not tell is 0 or
+ * "": everything on a device that is no GPU, and in files older than these fields. */
+typedef struct sg_gpu_conditions {
+    double sm_clock_mhz, memory_clock_mhz; /* medians of the samples */
+    double temperature_c;                  /* highest */
+    double power_w, power_limit_w;         /* mean, and what is allowed */
+    int64_t samples;                       /* times that it was asked */
+    int64_t other_processes;               /* at most, beside this one */
+    int64_t pcie_generation, pcie_width;   /* highest seen: an idle link goes down by itself */
+    char name[SG_NAME_BYTES];
+    char driver[32], bus[32]; /* "580.65.06", "00000000:3B:00.0" */
+    char libraries[160];      /* "CUDA 13.0, cuBLAS 13.0.2, ..." as the device tells */
+    char throttle[160];       /* why clocks were held back, every reason seen: "power cap, thermal (hardware)" */
+} sg_gpu_conditions;
+
 typedef struct sg_point {
     sg_point_config config;
     uint64_t key;
@@ -73,6 +88,7 @@ typedef struct sg_point {
      * What the machine's efficiencies are fitted to. */
     double class_s[SG_CLASS_COUNT];
     double frame_s; /* decode of one camera frame by one loader worker, NAN: none */
+    sg_gpu_conditions gpu;
 } sg_point;
 
 void sg_point_clear(sg_point *point); /* frees raw and rank_update_s */
@@ -85,6 +101,9 @@ typedef struct sg_machine_record {
     char library[SG_NAME_BYTES], program_version[32];
     int64_t cores, threads, memory_bytes;
     double clock_mhz;
+    /* GPUs as the driver tells of them; 0 and "" where there are none */
+    int64_t gpus, gpu_memory_bytes;                            /* memory: of the smallest */
+    char gpu[SG_NAME_BYTES], gpu_driver[32], gpu_topology[32]; /* name of the first, "mixed: ..." when they differ */
 } sg_machine_record;
 
 #endif

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #define FIELD(type, member, kind)                                                                                      \
-    { #member, kind, offsetof(type, member), sizeof(((type *)0)->member) }
+    { #member, kind, offsetof(type, member), sizeof(((type *)0)->member), false }
+#define OPTIONAL(type, name, member, kind)                                                                             \
+    { name, kind, offsetof(type, member), sizeof(((type *)0)->member), true }
 #define TABLE(table) ((sg_fields){table, sizeof(table) / sizeof *(table)})
 
 sg_fields sg_config_fields(void) {
@@ -23,7 +25,8 @@ sg_fields sg_config_fields(void) {
 }
 
 sg_fields sg_point_fields(void) {
-#define X(member, kind) FIELD(sg_point, member, kind)
+#define X(member, kind)   FIELD(sg_point, member, kind)
+#define GPU(member, kind) OPTIONAL(sg_point, "gpu_" #member, gpu.member, kind)
     static const sg_field table[] = {
         X(iterations, SG_FIELD_I64),
         X(warmup, SG_FIELD_I64),
@@ -45,19 +48,37 @@ sg_fields sg_point_fields(void) {
         X(ops_forward, SG_FIELD_I64),
         X(ops_backward, SG_FIELD_I64),
         X(frame_s, SG_FIELD_F64),
+        GPU(sm_clock_mhz, SG_FIELD_F64),
+        GPU(memory_clock_mhz, SG_FIELD_F64),
+        GPU(temperature_c, SG_FIELD_F64),
+        GPU(power_w, SG_FIELD_F64),
+        GPU(power_limit_w, SG_FIELD_F64),
+        GPU(samples, SG_FIELD_I64),
+        GPU(other_processes, SG_FIELD_I64),
+        GPU(pcie_generation, SG_FIELD_I64),
+        GPU(pcie_width, SG_FIELD_I64),
+        GPU(name, SG_FIELD_TEXT),
+        GPU(driver, SG_FIELD_TEXT),
+        GPU(bus, SG_FIELD_TEXT),
+        GPU(libraries, SG_FIELD_TEXT),
+        GPU(throttle, SG_FIELD_TEXT),
     };
+#undef GPU
 #undef X
     return TABLE(table);
 }
 
 sg_fields sg_machine_fields(void) {
-#define X(member, kind) FIELD(sg_machine_record, member, kind)
+#define X(member, kind)   FIELD(sg_machine_record, member, kind)
+#define GPU(member, kind) OPTIONAL(sg_machine_record, #member, member, kind)
     static const sg_field table[] = {
-        X(hostname, SG_FIELD_TEXT), X(cpu, SG_FIELD_TEXT),     X(device, SG_FIELD_TEXT),
-        X(os, SG_FIELD_TEXT),       X(library, SG_FIELD_TEXT), X(program_version, SG_FIELD_TEXT),
-        X(cores, SG_FIELD_I64),     X(threads, SG_FIELD_I64),  X(memory_bytes, SG_FIELD_I64),
-        X(clock_mhz, SG_FIELD_F64),
+        X(hostname, SG_FIELD_TEXT), X(cpu, SG_FIELD_TEXT),          X(device, SG_FIELD_TEXT),
+        X(os, SG_FIELD_TEXT),       X(library, SG_FIELD_TEXT),      X(program_version, SG_FIELD_TEXT),
+        X(cores, SG_FIELD_I64),     X(threads, SG_FIELD_I64),       X(memory_bytes, SG_FIELD_I64),
+        X(clock_mhz, SG_FIELD_F64), GPU(gpus, SG_FIELD_I64),        GPU(gpu_memory_bytes, SG_FIELD_I64),
+        GPU(gpu, SG_FIELD_TEXT),    GPU(gpu_driver, SG_FIELD_TEXT), GPU(gpu_topology, SG_FIELD_TEXT),
     };
+#undef GPU
 #undef X
     return TABLE(table);
 }

@@ -10,6 +10,7 @@ typedef struct sg_field {
     const char *name; /* in files and JSON */
     sg_field_kind kind;
     size_t offset, bytes;
+    bool optional; /* absent in a file where it is empty or 0: files older than the field, hosts without a GPU */
 } sg_field;
 
 typedef struct sg_fields {
