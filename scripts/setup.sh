@@ -8,7 +8,7 @@ targets=()
 [ $# -eq 0 ] || targets=(--target "$@")
 
 packages=(
-  gcc g++ clang clang-format clang-tidy cmake ninja-build pkg-config python3
+  gcc g++ binutils clang clang-format clang-tidy cmake ninja-build pkg-config python3
   libdnnl-dev libhdf5-dev libaec-dev zlib1g-dev libgsl-dev libjansson-dev libyaml-dev libcsv-dev libcmocka-dev
   libopenmpi-dev openmpi-bin libclang-rt-14-dev
 )
