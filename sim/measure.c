@@ -10,6 +10,7 @@
 #include "kernels/transport.h"
 #include "sim/clock.h"
 #include "sim/environment.h"
+#include "sim/gpu_state.h"
 #include "sim/host_state.h"
 #include "sim/loader.h"
 #include "sim/measure_record.h"
@@ -32,6 +33,7 @@ typedef struct session {
     sg_walker *walker;
     sg_record record;
     sg_host_state before;
+    sg_gpu_watch *gpu;           /* NULL: no GPU, or its driver tells nothing */
     double start_s, iteration_s; /* when it all began; wall time of the latest iteration, both halves */
 } session;
 
@@ -108,6 +110,13 @@ static sg_code open_session(session *s, sg_status *status) {
                                   .environment = s->environment,
                                   .placed_storages = strcmp(t->framework, "native") == 0 && !s->info.caching};
     return sg_walker_open(t, &walk, &s->walker, status);
+}
+
+/* A GPU that fell off the bus is why its calls fail: that is what is told then. */
+static sg_code stop_watching(session *s, sg_gpu_conditions *conditions, sg_code code, sg_status *status) {
+    sg_code lost = sg_gpu_watch_stop(s->gpu, &s->info, conditions, status);
+    s->gpu = NULL;
+    return lost ? lost : code;
 }
 
 static void close_session(session *s) {
@@ -300,7 +309,9 @@ static sg_code run_protocol(session *s, sg_point *p, sg_status *status) {
     sg_code code = warm_up(s, status);
     if (code) return code;
     sg_host_state_read(&s->before);
+    s->gpu = sg_gpu_watch_start(&s->info);
     code = count_iterations(s, &stopped, status);
+    code = stop_watching(s, &p->gpu, code, status);
     if (code) return code;
     sg_host_state after;
     sg_host_state_read(&after);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/gpu_state.h"
+
 /* Times whose middle four fifths differ by more than this share of the median come from a disturbed machine. */
 static const double SPREAD = 0.25;
 
@@ -137,6 +139,7 @@ static void judge_spread(sg_point *p, size_t used) {
 void sg_record_judge(sg_point *p, const sg_host_state *before, const sg_host_state *after, int own_processes) {
     p->disturbed_why[0] = 0;
     p->disturbed = sg_host_state_compare(before, after, own_processes, p->disturbed_why, sizeof p->disturbed_why) > 0;
+    if (sg_gpu_conditions_judge(&p->gpu, p->disturbed_why, sizeof p->disturbed_why)) p->disturbed = true;
     judge_spread(p, strlen(p->disturbed_why));
     p->load_average = before->load_average > 0 ? before->load_average : 0;
     p->clock_mhz = after->clock_mhz;

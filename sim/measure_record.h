@@ -26,7 +26,7 @@ double sg_record_spread(const sg_record *record);
 
 /* Moves the times into the point and fills its statistics, rates and work counts. */
 void sg_record_finish(sg_record *record, sg_point *point);
-/* Says in the finished point why its times are suspect, if they are. */
+/* Says in the finished point why its times are suspect, if they are: host, GPU (point->gpu), spread. */
 void sg_record_judge(sg_point *point, const sg_host_state *before, const sg_host_state *after, int own_processes);
 
 #endif
