@@ -37,7 +37,7 @@ static const sg_arg table[] = {
     {"--state-dim", "N", 'p', ARG_INT, AT(state_dim), 1, "width of the robot state"},
     {"--action-dim", "N", 'p', ARG_INT, AT(action_dim), 1, "width of an action"},
     {"--chunk-size", "N", 'p', ARG_INT, AT(chunk_size), 1, "actions predicted at once"},
-    {"--precision", "P", 'p', ARG_TEXT, AT(precision), 0, "fp32, tf32, bf16 or fp16 (autocast)"},
+    {"--precision", "P", 'p', ARG_TEXT, AT(precision), 0, "fp32, tf32, bf16 or fp16 (autocast), bf16-pure"},
     {"--framework", "F", 'p', ARG_TEXT, AT(framework), 0, "pytorch-eager (default) or native"},
     {"--accumulation", "N", 'p', ARG_INT, AT(accumulation), 1, "micro-steps per optimizer step"},
     {"--set", "KEY=VALUE", 'p', ARG_REPEAT, AT(set), 0, "any other key of the policy; may be repeated"},

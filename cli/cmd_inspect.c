@@ -56,6 +56,23 @@ static sg_code inspect(const sg_training *training, bool caching, inspection *in
     return code;
 }
 
+/* Which modes form the products of a family of classes: "tf32", "bf16 + tf32"; "none". */
+static void describe_products(const sg_training *t, sg_op_class first, sg_op_class last, char *text, size_t bytes) {
+    static const char *const mode[SG_COMPUTE_COUNT] = {"fp32", "tf32", "bf16", "fp16", "fp64"};
+    bool seen[SG_COMPUTE_COUNT] = {false}, any = false;
+    for (size_t i = 0; i < t->n_ops; i++) {
+        sg_op_class cls = sg_op_class_of(&t->ops[i]);
+        if (cls >= first && cls <= last) seen[t->ops[i].attrs.compute] = true;
+    }
+    text[0] = '\0';
+    for (int i = 0; i < SG_COMPUTE_COUNT; i++) {
+        size_t length = strlen(text);
+        if (seen[i]) (void)snprintf(text + length, bytes - length, "%s%s", any ? " + " : "", mode[i]);
+        any = any || seen[i];
+    }
+    if (!any) (void)snprintf(text, bytes, "none");
+}
+
 static json_t *json_modules(const inspection *in) {
     json_t *list = json_array();
     double batch = (double)in->training->batch;
@@ -102,6 +119,11 @@ static int print_json(const inspection *in, bool ops) {
                   "gradients_bytes", (json_int_t)c->gradients_bytes, "optimizer_bytes", (json_int_t)c->optimizer_bytes,
                   "peak_allocated_bytes", (json_int_t)in->peak.allocated_bytes, "peak_reserved_bytes",
                   (json_int_t)in->peak.reserved_bytes, "peak_at", in->peak_at, "peak_by_role", by_role);
+    char products[2][48];
+    describe_products(t, SG_CLASS_GEMM, SG_CLASS_BMM, products[0], sizeof products[0]);
+    describe_products(t, SG_CLASS_CONV, SG_CLASS_CONV_BWD_WEIGHTS, products[1], sizeof products[1]);
+    (void)json_object_set_new(object, "products",
+                              json_pack("{s:s, s:s}", "matmul", products[0], "convolution", products[1]));
     (void)json_object_set_new(object, "ops", counts);
     (void)json_object_set_new(object, "memory", memory);
     (void)json_object_set_new(object, "modules", json_modules(in));
@@ -131,6 +153,10 @@ static void print_counts(const inspection *in) {
         sg_table_row(table, row);
     }
     sg_table_print(table);
+    char products[2][48];
+    describe_products(t, SG_CLASS_GEMM, SG_CLASS_BMM, products[0], sizeof products[0]);
+    describe_products(t, SG_CLASS_CONV, SG_CLASS_CONV_BWD_WEIGHTS, products[1], sizeof products[1]);
+    printf("\n  Matrix products in %s, convolutions in %s.", products[0], products[1]);
     printf("\n  Saved for backward: %s per sample. Blocking reads per step: %lld.\n",
            sg_show_bytes((double)c->saved_bytes / batch).s, (long long)c->waits);
 }

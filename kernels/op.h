@@ -97,6 +97,11 @@ bool sg_desc_same_shape(const sg_desc *a, const sg_desc *b);
  * FOREACH      x0.. [y0..] [z0..] [scalar SCALAR_TENSOR] -> w0..   fn (unary, binary or ternary) on each of `count` tuples in
  *              one pass. With SCALAR_TENSOR the last input is a device scalar that is used in place of alpha.
  * ADAMW        p0.. g0.. m0.. v0.. (count each; all in place as outputs p m v order p0..,m0..,v0..)  one fused pass
+ * AMP_UNSCALE  g0.. found inverse -> g0.. found   in place: g times inverse; found (fp32 scalar) becomes 1 where any of the
+ *              `count` g is not finite before that, and keeps its value otherwise; inverse is an fp32 scalar
+ * AMP_UPDATE   scale tracker found -> scale tracker   in place, one element each (fp32, i32, fp32): where found is not 0,
+ *              scale times beta and tracker 0; else one more step counted, and at `count` of them scale times alpha
+ *              (unless that is infinite) and tracker 0
  */
 #define SG_OP_LIST(X)                                                                                                  \
     X(MATMUL, GEMM)                                                                                                    \
@@ -132,7 +137,9 @@ bool sg_desc_same_shape(const sg_desc *a, const sg_desc *b);
     X(DROPOUT_BWD, ELEMENTWISE)                                                                                        \
     X(RANDOM, RANDOM)                                                                                                  \
     X(FOREACH, OPTIMIZER)                                                                                              \
-    X(ADAMW, OPTIMIZER)
+    X(ADAMW, OPTIMIZER)                                                                                                \
+    X(AMP_UNSCALE, OPTIMIZER)                                                                                          \
+    X(AMP_UPDATE, OPTIMIZER)
 
 typedef enum sg_op_kind {
 #define X(name, cls) SG_OP_##name,
@@ -212,7 +219,7 @@ typedef struct sg_attrs {
     int32_t dim;                          /* CAT, CUMSUM: along it. With SG_PER_SAMPLE: the batch dim */
     uint32_t dims_mask;                   /* REDUCE */
     int32_t sample_group;                 /* SG_PER_SAMPLE: elements of `dim` that belong to one sample (heads), >= 1 */
-    int32_t count;                        /* FOREACH, ADAMW, NORM_ALL: tensors per list */
+    int32_t count; /* FOREACH, ADAMW, NORM_ALL, AMP_UNSCALE: tensors per list; AMP_UPDATE: steps */
     double alpha, beta, eps;
     double lr, beta1, beta2, weight_decay; /* ADAMW; bias correction takes the step from the launch */
 } sg_attrs;

@@ -66,7 +66,9 @@ static const char *check_in_place(const sg_op *op) {
     if (!has(op, SG_IN_PLACE)) return NULL;
     switch ((sg_op_kind)op->kind) {
     case SG_OP_ADAMW:
-    case SG_OP_FOREACH: /* the lists' own checks compare the descriptors */ return NULL;
+    case SG_OP_FOREACH:
+    case SG_OP_AMP_UNSCALE:
+    case SG_OP_AMP_UPDATE: /* the lists' own checks compare the descriptors */ return NULL;
     case SG_OP_UNARY:
     case SG_OP_UNARY_BWD:
     case SG_OP_BINARY:
@@ -454,6 +456,37 @@ static const char *check_adamw(const sg_op *op) {
     return NULL;
 }
 
+static bool is_one(const sg_desc *d, sg_dtype dtype) {
+    return sg_desc_count(d) == 1 && d->dtype == (int32_t)dtype;
+}
+
+static const char *check_outputs_are_inputs(const sg_op *op) {
+    CHECK(has(op, SG_IN_PLACE), "this kind is always in place");
+    for (int i = 0; i < op->n_out; i++)
+        CHECK(memcmp(in(op, i), out(op, i), sizeof(sg_desc)) == 0, "in place, but an output differs from its input");
+    return NULL;
+}
+
+static const char *check_amp_unscale(const sg_op *op) {
+    int64_t count = op->attrs.count;
+    CHECK(count >= 1 && op->n_in == count + 2 && op->n_out == count + 1, "the list is not `count` tensors long");
+    for (int i = 0; i < count; i++) {
+        CHECK(is_float(in(op, i)), "operands must be floating point");
+        CHECK(sg_desc_distinct(in(op, i)) == sg_desc_count(in(op, i)), "gradients must not repeat elements");
+    }
+    CHECK(is_one(in(op, (int)count), SG_F32) && is_one(in(op, (int)count + 1), SG_F32),
+          "found and inverse must be one fp32 element each");
+    return check_outputs_are_inputs(op);
+}
+
+static const char *check_amp_update(const sg_op *op) {
+    PASS(check_arity(op, 3, 2));
+    CHECK(is_one(in(op, 0), SG_F32) && is_one(in(op, 1), SG_I32) && is_one(in(op, 2), SG_F32),
+          "scale, tracker and found must be one element each: fp32, i32, fp32");
+    CHECK(op->attrs.count >= 1, "the steps until the scale grows (count) must be at least 1");
+    return check_outputs_are_inputs(op);
+}
+
 static const char *check_step_flags(const sg_op *op) {
     if (!has(op, SG_STEP_SIZE | SG_STEP_SQRT)) return NULL;
     CHECK(!(has(op, SG_STEP_SIZE) && has(op, SG_STEP_SQRT)), "alpha cannot be both step size and its square root");
@@ -500,6 +533,8 @@ static const char *check_kind(const sg_op *op) {
     case SG_OP_RANDOM: return check_random(op);
     case SG_OP_FOREACH: return check_foreach(op);
     case SG_OP_ADAMW: return check_adamw(op);
+    case SG_OP_AMP_UNSCALE: return check_amp_unscale(op);
+    case SG_OP_AMP_UPDATE: return check_amp_update(op);
     case SG_OP_KIND_COUNT: break;
     }
     return "unknown kind";

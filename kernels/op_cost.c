@@ -49,6 +49,7 @@ static int64_t launches_of(const sg_op *op) {
     case SG_OP_NORM_ALL: return apply_launches(op->desc, op->n_in, 1) + 1;
     case SG_OP_FOREACH: return foreach_launches(op);
     case SG_OP_ADAMW: return apply_launches(op->desc, op->attrs.count, 4);
+    case SG_OP_AMP_UNSCALE: return apply_launches(op->desc, op->attrs.count, 1); /* ATen/native/cuda/AmpKernels.cu */
     default: return 1;
     }
 }

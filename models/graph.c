@@ -98,6 +98,7 @@ sg_graph *sg_graph_new(const sg_profile *profile, int64_t batch, int64_t accumul
     g->ranks = ranks;
     g->pass = SG_PASS_FORWARD;
     g->last_mark = -1;
+    g->scale = g->scale_tracker = SG_NO_TENSOR;
     if (!start(g)) {
         sg_graph_free(g);
         (void)sg_fail_memory(status, sizeof(sg_training), "a step program");
@@ -126,6 +127,10 @@ void sg_graph_free(sg_graph *g) {
 
 const sg_profile *sg_graph_profile(const sg_graph *g) {
     return &g->profile;
+}
+
+sg_dtype sg_float(const sg_graph *g) {
+    return g->profile.float_dtype;
 }
 
 int64_t sg_graph_batch(const sg_graph *g) {

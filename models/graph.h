@@ -34,9 +34,14 @@ typedef struct sg_profile {
     bool composed_silu; /* silu's backward is seven calls, as the dispatcher shows it, not one kernel */
     bool autocast;      /* fp16/bf16 autocast over fp32 weights */
     sg_dtype autocast_dtype;
-    sg_compute compute_f32; /* how fp32 products are formed: F32, TF32 */
+    bool loss_scaler;            /* fp16 autocast: the loss is scaled, gradients are unscaled (models/scaler.c) */
+    sg_dtype float_dtype;        /* fp32, or what a policy that is low precision throughout has in its place */
+    sg_compute compute_f32;      /* how fp32 matrix products are formed: F32, TF32 */
+    sg_compute compute_conv_f32; /* how fp32 convolutions are formed */
 } sg_profile;
 sg_profile sg_profile_make(sg_framework framework, sg_device_class device_class);
+/* How a matrix product or convolution of operands of this dtype is formed. */
+sg_compute sg_compute_of(const sg_profile *profile, sg_dtype dtype, bool convolution);
 
 typedef struct sg_graph sg_graph;
 
@@ -45,6 +50,8 @@ sg_graph *sg_graph_new(const sg_profile *profile, int64_t batch, int64_t accumul
 void sg_graph_free(sg_graph *g);
 const sg_profile *sg_graph_profile(const sg_graph *g);
 int64_t sg_graph_batch(const sg_graph *g);
+/* The dtype of what the framework calls float: weights, inputs, noise. sg_param and sg_input_tensor take fp32 to mean it. */
+sg_dtype sg_float(const sg_graph *g);
 /* The training under construction, for fields that a family sets (policy, cameras, loss, envs ...). */
 sg_training *sg_graph_training(sg_graph *g);
 /* Verifies; on success the training owns all memory and the graph is freed; on failure the graph is freed too. */
@@ -94,6 +101,8 @@ void sg_hold_program(sg_graph *g, sg_tid tensor);
 /* Backward of scalar `loss` (starts with a ones-like fill), parameters' gradients become ready as they are complete.
  * `first_micro_step` false: gradients exist already and are accumulated into. `last_micro_step` false: no GRAD_READY. */
 void sg_backward(sg_graph *g, sg_tid loss, bool first_micro_step, bool last_micro_step);
+/* The loss as it is differentiated: times the scale where the profile has a loss scaler, else itself. */
+sg_tid sg_scaled_loss(sg_graph *g, sg_tid loss);
 /* The graph keeps t, whose maker need not keep it, until the backward has passed that maker. */
 void sg_keep_for_backward(sg_graph *g, sg_tid t);
 
@@ -105,7 +114,7 @@ typedef struct sg_optimizer_spec {
     /* Clipping groups by prefix (PPO clips actor and critic apart); all NULL: one group over everything. */
     const char *clip_prefix[4];
 } sg_optimizer_spec;
-/* SYNC_GRADS, clip, optimizer, zero-grad as the profile does them. Where the framework has one clipping group (LeRobot), its
+/* SYNC_GRADS, unscaling (a loss scaler), clip, optimizer, zero-grad as the profile does them. Where the framework has one clipping group (LeRobot), its
  * norm is read at the end (a blocking read); with groups of their own (rsl_rl) no norm is read. */
 void sg_optimizer_step(sg_graph *g, const sg_optimizer_spec *spec);
 

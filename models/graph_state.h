@@ -146,6 +146,7 @@ struct sg_graph {
     SG_LIST(sg_desc) scratch;      /* descriptors of the op being recorded */
     SG_LIST(int32_t) grads;        /* gradients of the node being derived: outputs, then inputs */
 
+    sg_tid scale, scale_tracker; /* of the loss scaler, or SG_NO_TENSOR */
     int32_t module;
     uint8_t pass;
     int no_grad;
@@ -212,6 +213,8 @@ static inline sg_dtype sg_graph_dtype(const sg_graph *g, sg_tid x) {
 static inline bool sg_graph_eager(const sg_graph *g) {
     return g->profile.framework == SG_FRAMEWORK_PYTORCH_EAGER;
 }
+/* A 0-dim buffer of the root module that programs may write. */
+sg_tid sg_graph_scalar(sg_graph *g, const char *name, sg_dtype dtype, double value);
 /* A 0-dim constant that lives on the device. */
 sg_tid sg_graph_constant(sg_graph *g, sg_dtype dtype, double value);
 
@@ -262,6 +265,14 @@ bool sg_op_saves_output(const sg_op *op);
 void sg_forward_end(sg_graph *g);
 /* True when the node's backward may read that storage. */
 bool sg_node_keeps(const sg_graph *g, const sg_node *node, int32_t storage);
+
+/* ---- loss scaler (scaler.c) ----------------------------------------------------------------------------------- */
+
+/* All gradients are freed of the scale in one pass; returns found: not 0 where one was not finite. SG_NO_TENSOR: the profile
+ * has no scaler. */
+sg_tid sg_scaler_unscale(sg_graph *g);
+/* After the optimizer: the scale follows what was found. */
+void sg_scaler_update(sg_graph *g, sg_tid found);
 
 /* ---- lifetimes (lifetimes.c) --------------------------------------------------------------------------------- */
 

@@ -4,13 +4,15 @@
 
 #include <math.h>
 
+/* Of PyTorch's list of calls that run in fp32 (docs, "CUDA Ops that can autocast to float32"; a square is pow, the last two
+ * are mse_loss and l1_loss). */
 static bool autocasts_to_f32(sg_fn fn) {
     return fn == SG_FN_EXP || fn == SG_FN_LOG || fn == SG_FN_POW || fn == SG_FN_SQUARE || fn == SG_FN_RECIPROCAL ||
-           fn == SG_FN_RSQRT || fn == SG_FN_SQUARED_DIFF || fn == SG_FN_ABS_DIFF;
+           fn == SG_FN_RSQRT || fn == SG_FN_POWV || fn == SG_FN_SQUARED_DIFF || fn == SG_FN_ABS_DIFF;
 }
 
 /* An integer stays one under arithmetic with integral constants; everything transcendental makes it fp32. */
-static sg_dtype unary_dtype(sg_fn fn, sg_dtype x, double alpha, double beta) {
+static sg_dtype unary_dtype(const sg_graph *g, sg_fn fn, sg_dtype x, double alpha, double beta) {
     if (fn == SG_FN_NOT) return SG_BOOL;
     if (sg_dtype_is_float(x)) return x;
     bool integral = false;
@@ -25,7 +27,7 @@ static sg_dtype unary_dtype(sg_fn fn, sg_dtype x, double alpha, double beta) {
     case SG_FN_FLOOR: integral = true; break;
     default: break;
     }
-    return !integral ? SG_F32 : x == SG_BOOL ? SG_I64 : x;
+    return !integral ? sg_float(g) : x == SG_BOOL ? SG_I64 : x;
 }
 
 sg_tid sg_unary(sg_graph *g, sg_fn fn, sg_tid x, double alpha, double beta) {
@@ -35,7 +37,7 @@ sg_tid sg_unary(sg_graph *g, sg_fn fn, sg_tid x, double alpha, double beta) {
     const sg_desc *in = sg_graph_desc(g, x);
     sg_desc out = *in;
     sg_desc_like_operands(&out, in, 1);
-    out.dtype = unary_dtype(fn, (sg_dtype)in->dtype, alpha, beta);
+    out.dtype = unary_dtype(g, fn, (sg_dtype)in->dtype, alpha, beta);
     sg_attrs attrs = {.fn = fn, .alpha = alpha, .beta = beta};
     sg_tid y;
     sg_emit(g, SG_OP_UNARY, &attrs, &x, 1, &out, &y, 1);
@@ -105,7 +107,7 @@ sg_tid sg_binary(sg_graph *g, sg_fn fn, sg_tid x, sg_tid y, double alpha) {
     sg_desc in_desc[2], out;
     if (!broadcast_operands(g, in, 2, in_desc, &out)) return SG_NO_TENSOR;
     out.dtype = is_comparison(fn) ? SG_BOOL : sg_dtype_promote(sg_graph_desc(g, x), sg_graph_desc(g, y));
-    if (fn == SG_FN_DIV && !sg_dtype_is_float((sg_dtype)out.dtype)) out.dtype = SG_F32;
+    if (fn == SG_FN_DIV && !sg_dtype_is_float((sg_dtype)out.dtype)) out.dtype = (int32_t)sg_float(g);
     sg_attrs attrs = {.fn = fn, .alpha = alpha};
     return record_elementwise(g, SG_OP_BINARY, &attrs, in, in_desc, 2, &out);
 }

@@ -4,12 +4,12 @@
 
 #include <string.h>
 
-static sg_compute compute_of(const sg_graph *g, sg_dtype dtype) {
+sg_compute sg_compute_of(const sg_profile *profile, sg_dtype dtype, bool convolution) {
     switch (dtype) {
     case SG_F64: return SG_COMPUTE_F64;
     case SG_BF16: return SG_COMPUTE_BF16;
     case SG_F16: return SG_COMPUTE_F16;
-    default: return g->profile.compute_f32;
+    default: return convolution ? profile->compute_conv_f32 : profile->compute_f32;
     }
 }
 
@@ -46,7 +46,7 @@ sg_tid sg_product(sg_graph *g, const sg_product_spec *p) {
     }
     out.size[last] = in_desc[1].size[last];
     out = sg_desc_make((sg_dtype)out.dtype, out.ndim, out.size);
-    attrs.compute = compute_of(g, (sg_dtype)in_desc[0].dtype);
+    attrs.compute = sg_compute_of(&g->profile, (sg_dtype)in_desc[0].dtype, false);
     if (is_weight(g, p->b)) attrs.flags |= SG_WEIGHT_B;
     if (p->bias != SG_NO_TENSOR) {
         attrs.flags |= SG_HAS_BIAS;
@@ -240,7 +240,7 @@ static sg_tid conv(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, sg_tid res
     sg_desc out =
         channels_last ? sg_desc_channels_last(dtype, size[0], size[1], size[2], size[3]) : sg_desc_make(dtype, 4, size);
     sg_attrs attrs = {.act = act,
-                      .compute = compute_of(g, dtype),
+                      .compute = sg_compute_of(&g->profile, dtype, true),
                       .flags = is_weight(g, weight) ? SG_WEIGHT_B : 0,
                       .kernel = {(int32_t)w.size[2], (int32_t)w.size[3]},
                       .stride = {stride, stride},

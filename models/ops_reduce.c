@@ -2,10 +2,10 @@
 #include "models/graph_state.h"
 #include "models/ops.h"
 
-static sg_dtype reduced_dtype(sg_fn fn, sg_dtype x) {
+static sg_dtype reduced_dtype(const sg_graph *g, sg_fn fn, sg_dtype x) {
     if (fn == SG_FN_ANY) return SG_BOOL;
     if (sg_dtype_is_float(x)) return x;
-    if (fn == SG_FN_MEAN || fn == SG_FN_STD) return SG_F32;
+    if (fn == SG_FN_MEAN || fn == SG_FN_STD) return sg_float(g);
     return fn == SG_FN_SUM ? SG_I64 : x;
 }
 
@@ -24,7 +24,7 @@ sg_tid sg_reduce(sg_graph *g, sg_fn fn, sg_tid x, uint32_t dims_mask, bool keep_
         kept[d] = reduced ? 1 : in.size[d];
         if (!reduced) dropped[n++] = in.size[d];
     }
-    sg_dtype dtype = reduced_dtype(fn, (sg_dtype)in.dtype);
+    sg_dtype dtype = reduced_dtype(g, fn, (sg_dtype)in.dtype);
     sg_desc out = sg_desc_make(dtype, in.ndim, kept);
     sg_desc tensor = keep_dims ? out : sg_desc_make(dtype, n, dropped);
     sg_attrs attrs = {.fn = fn, .dims_mask = dims_mask};
@@ -63,7 +63,7 @@ sg_tid sg_cumsum(sg_graph *g, sg_tid x, int dim) {
     if (at < 0) return SG_NO_TENSOR;
     sg_desc out = in;
     sg_desc_like_operands(&out, &in, 1);
-    out.dtype = reduced_dtype(SG_FN_SUM, (sg_dtype)in.dtype);
+    out.dtype = reduced_dtype(g, SG_FN_SUM, (sg_dtype)in.dtype);
     sg_attrs attrs = {.dim = at};
     sg_tid y;
     sg_emit(g, SG_OP_CUMSUM, &attrs, &x, 1, &out, &y, 1);

@@ -73,8 +73,9 @@ static sg_desc attention_output(const sg_graph *g, const sg_desc *q) {
 }
 
 sg_tid sg_attention(sg_graph *g, sg_tid q, sg_tid k, sg_tid v, sg_tid mask) {
-    sg_tid in[4] = {sg_autocast_down(g, q), sg_autocast_down(g, k), sg_autocast_down(g, v), mask};
-    int n_in = mask == SG_NO_TENSOR ? 3 : 4;
+    int n_in = mask == SG_NO_TENSOR ? 3 : 4; /* autocast casts an additive mask too */
+    sg_tid in[4] = {sg_autocast_down(g, q), sg_autocast_down(g, k), sg_autocast_down(g, v),
+                    n_in == 4 ? sg_autocast_down(g, mask) : mask};
     for (int i = 0; i < n_in; i++)
         if (!sg_graph_has(g, in[i])) return SG_NO_TENSOR;
     const sg_desc dq = *sg_graph_desc(g, in[0]);

@@ -255,11 +255,13 @@ void sg_optimizer_step(sg_graph *g, const sg_optimizer_spec *spec) {
     if (g->ranks > 1) (void)sg_graph_entry(g, SG_ENTRY_SYNC_GRADS, -1, 0);
     sg_tid norm = SG_NO_TENSOR;
     sg_mark_here(g, SG_MARK_CLIP);
+    sg_tid found = sg_scaler_unscale(g);
     for (int group = 0; group < MAX_GROUPS && spec->clip_norm > 0 && !g->failed; group++) {
         sg_tid of_group = clip_group(g, spec->clip_norm, spec->clip_prefix, group);
         if (group == 0) norm = of_group;
     }
     sg_mark_here(g, SG_MARK_OPTIMIZER);
+    if (found >= 0) sg_wait(g, found); /* decides whether the step runs: here it always does */
     make_state(g);
     for (int group = 0; group < MAX_GROUPS && !g->failed; group++) {
         for (int dtype = 0; dtype < SG_DTYPE_COUNT && !g->failed; dtype++) {
@@ -267,6 +269,7 @@ void sg_optimizer_step(sg_graph *g, const sg_optimizer_spec *spec) {
             if (collect(g, spec->group_prefix, group, (sg_dtype)dtype, &b)) step_bundle(g, spec, &b);
         }
     }
+    if (found >= 0) sg_scaler_update(g, found);
     sg_mark_here(g, SG_MARK_ZERO_GRAD);
     zero_grad(g, draft);
     /* LeRobot logs the norm of its one group; rsl_rl, which clips actor and critic apart, reads none. */

@@ -18,7 +18,9 @@ sg_profile sg_profile_make(sg_framework framework, sg_device_class device_class)
         .unused_results = eager,
         .keeps_more = eager && cuda,
         .composed_silu = eager && cuda,
+        .float_dtype = SG_F32,
         .compute_f32 = SG_COMPUTE_F32,
+        .compute_conv_f32 = SG_COMPUTE_F32,
     };
 }
 
@@ -39,7 +41,7 @@ static bool check_ndim(sg_graph *g, const char *name, int ndim) {
     return false;
 }
 
-sg_tid sg_param(sg_graph *g, const char *name, int ndim, const int64_t *size, sg_param_spec spec) {
+static sg_tid add_parameter(sg_graph *g, const char *name, int ndim, const int64_t *size, sg_param_spec spec) {
     if (g->failed || !check_ndim(g, name, ndim)) return SG_NO_TENSOR;
     sg_desc desc = spec.channels_last && ndim == 4
                        ? sg_desc_channels_last(spec.dtype, size[0], size[1], size[2], size[3])
@@ -65,8 +67,19 @@ sg_tid sg_param(sg_graph *g, const char *name, int ndim, const int64_t *size, sg
     return t;
 }
 
+/* What the framework calls float. */
+static sg_dtype as_float(const sg_graph *g, sg_dtype dtype) {
+    return dtype == SG_F32 ? g->profile.float_dtype : dtype;
+}
+
+sg_tid sg_param(sg_graph *g, const char *name, int ndim, const int64_t *size, sg_param_spec spec) {
+    spec.dtype = as_float(g, spec.dtype);
+    return add_parameter(g, name, ndim, size, spec);
+}
+
 sg_tid sg_input_tensor(sg_graph *g, const char *name, sg_input_source source, sg_desc desc, double low, double high) {
     if (g->failed || !SG_ROOM(g, &g->inputs, 1)) return SG_NO_TENSOR;
+    desc.dtype = (int32_t)as_float(g, (sg_dtype)desc.dtype);
     sg_tid t = persistent_tensor(g, &desc, SG_ROLE_BATCH);
     if (t < 0) return t;
     g->inputs.at[g->inputs.count++] = (sg_input){sg_graph_text(g, "%s", name), t, (uint8_t)source, low, high};
@@ -77,18 +90,23 @@ sg_tid sg_state_tensor(sg_graph *g, const char *name, sg_desc desc) {
     return sg_input_tensor(g, name, SG_INPUT_STORAGE, desc, 0, 1);
 }
 
+sg_tid sg_graph_scalar(sg_graph *g, const char *name, sg_dtype dtype, double value) {
+    int32_t module = g->module;
+    g->module = 0;
+    sg_param_spec spec = {.dtype = dtype, .buffer = true, .init = SG_INIT_CONSTANT, .scale = value};
+    sg_tid t = add_parameter(g, name, 0, NULL, spec);
+    g->module = module;
+    return t;
+}
+
 sg_tid sg_graph_constant(sg_graph *g, sg_dtype dtype, double value) {
     for (size_t i = 0; i < g->constants.count; i++)
         if (g->constants.at[i].value == value && sg_graph_dtype(g, g->constants.at[i].tensor) == dtype)
             return g->constants.at[i].tensor;
     if (g->failed || !SG_ROOM(g, &g->constants, 1)) return SG_NO_TENSOR;
-    int32_t module = g->module;
-    g->module = 0;
     char name[64];
     (void)snprintf(name, sizeof name, "constant %g %s", value, sg_dtype_name(dtype));
-    sg_tid t = sg_param(g, name, 0, NULL,
-                        (sg_param_spec){.dtype = dtype, .buffer = true, .init = SG_INIT_CONSTANT, .scale = value});
-    g->module = module;
+    sg_tid t = sg_graph_scalar(g, name, dtype, value);
     if (t >= 0) g->constants.at[g->constants.count++] = (sg_constant_state){t, value};
     return t;
 }

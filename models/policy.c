@@ -131,25 +131,32 @@ static sg_code resolve_batch(const sg_policy_request *request, size_t index, sg_
     return code ? code : check_count("accumulation", &build->accumulation, 1, MAX_ACCUMULATION, status);
 }
 
-/* The profile for a precision. fp32 and tf32 say how fp32 products are formed; bf16 and fp16 are autocast over fp32
- * weights, unless the policy keeps bf16 weights of its own. */
+/* The profile for a precision. fp32 and tf32 say how a GPU forms fp32 matrix products; its convolutions are TF32 in both, as
+ * PyTorch has them (torch.backends.cudnn.allow_tf32 is on, torch.backends.cuda.matmul.allow_tf32 is off unless the trainer
+ * sets it). bf16 and fp16 are autocast over fp32 weights, unless the policy keeps bf16 weights of its own; bf16-pure has
+ * weights, gradients and optimizer state in bf16 throughout. A CPU has no TF32. */
 static sg_code resolve_precision(const sg_policy_request *request, size_t index, sg_profile *profile, bool *own,
                                  sg_status *status) {
     const char *asked = request->precision;
     bool own_bf16 = builders[index].own_bf16;
-    *own = !asked || (own_bf16 && strcmp(asked, "bf16") == 0);
-    if (builders[index].tf32 && request->device_class == SG_DEVICE_CLASS_CUDA) profile->compute_f32 = SG_COMPUTE_TF32;
+    bool cuda = request->device_class == SG_DEVICE_CLASS_CUDA, pure = asked && strcmp(asked, "bf16-pure") == 0;
+    *own = !asked || pure || (own_bf16 && strcmp(asked, "bf16") == 0);
+    if (cuda) profile->compute_conv_f32 = SG_COMPUTE_TF32;
+    if (cuda && builders[index].tf32) profile->compute_f32 = SG_COMPUTE_TF32;
+    if (pure) profile->float_dtype = SG_BF16;
     if (*own) return SG_OK;
     if (strcmp(asked, "fp32") == 0) {
         profile->compute_f32 = SG_COMPUTE_F32;
     } else if (strcmp(asked, "tf32") == 0) {
-        if (request->device_class == SG_DEVICE_CLASS_CUDA) profile->compute_f32 = SG_COMPUTE_TF32; /* a CPU has none */
+        if (cuda) profile->compute_f32 = SG_COMPUTE_TF32;
     } else if (!own_bf16 && (strcmp(asked, "bf16") == 0 || strcmp(asked, "fp16") == 0)) {
         profile->autocast = true;
         profile->autocast_dtype = strcmp(asked, "bf16") == 0 ? SG_BF16 : SG_F16;
+        profile->loss_scaler = profile->autocast_dtype == SG_F16;
     } else {
         return sg_fail(status, SG_BAD_INPUT, "precision '%.80s' is not one of %s for policy %s", asked,
-                       own_bf16 ? "fp32, tf32, bf16" : "fp32, tf32, bf16, fp16", sg_family_table[index].name);
+                       own_bf16 ? "fp32, tf32, bf16, bf16-pure" : "fp32, tf32, bf16, fp16, bf16-pure",
+                       sg_family_table[index].name);
     }
     return SG_OK;
 }

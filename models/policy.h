@@ -35,7 +35,7 @@ typedef struct sg_policy_request {
     int64_t batch;        /* samples per process and micro-step, >= 1; 0 = the policy's default (8). Refused for PPO. */
     int64_t accumulation; /* micro-steps, >= 1; 0 = 1 */
     int64_t ranks;        /* data-parallel processes, >= 1; 0 = 1: with more, gradient sync entries exist */
-    const char *precision; /* "fp32", "tf32", "bf16", "fp16" (autocast), or NULL = the policy's own */
+    const char *precision; /* "fp32", "tf32", "bf16", "fp16" (autocast), "bf16-pure", or NULL = the policy's own */
     const sg_setting *settings;
     size_t n_settings;
 } sg_policy_request;

@@ -340,7 +340,9 @@ static bool is_differentiable(sg_op_kind kind) {
     case SG_OP_RANDOM:
     case SG_OP_NORM_ALL:
     case SG_OP_FOREACH:
-    case SG_OP_ADAMW: return false;
+    case SG_OP_ADAMW:
+    case SG_OP_AMP_UNSCALE:
+    case SG_OP_AMP_UPDATE: return false;
     default: return true;
     }
 }

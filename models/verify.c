@@ -141,7 +141,7 @@ static sg_code check_operand(const walk *w, const sg_desc *desc, int32_t tensor)
 static int32_t overwrites(const sg_op *op, int32_t output) {
     if (!(op->attrs.flags & SG_IN_PLACE)) return -1;
     if (op->kind == SG_OP_ADAMW) return output < op->attrs.count ? output : output + op->attrs.count;
-    if (op->kind == SG_OP_FOREACH) return output;
+    if (op->kind == SG_OP_FOREACH || op->kind == SG_OP_AMP_UNSCALE || op->kind == SG_OP_AMP_UPDATE) return output;
     return output == 0 ? 0 : -1;
 }
 
@@ -156,7 +156,7 @@ static sg_code check_in_place(walk *w, const sg_op *op, const int32_t *in, int32
                              (int)in[over]);
     }
     /* Of lists only the operands of the same tuple: all against all would be quadratic. */
-    bool lists = op->kind == SG_OP_FOREACH || op->kind == SG_OP_ADAMW;
+    bool lists = op->kind == SG_OP_FOREACH || op->kind == SG_OP_ADAMW || op->kind == SG_OP_AMP_UNSCALE;
     int32_t step = lists ? op->attrs.count : 1;
     for (int32_t i = lists ? output % step : 0; i < op->n_in; i += step) {
         const sg_tensor *x = &w->t->tensors[in[i]];

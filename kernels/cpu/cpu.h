@@ -84,6 +84,8 @@ sg_code sg_prepare_embedding_bwd(sg_device *device, sg_plan *plan, sg_status *st
 sg_code sg_prepare_dropout(sg_device *device, sg_plan *plan, sg_status *status);
 sg_code sg_prepare_random(sg_device *device, sg_plan *plan, sg_status *status);
 sg_code sg_prepare_adamw(sg_device *device, sg_plan *plan, sg_status *status);
+sg_code sg_prepare_amp_unscale(sg_device *device, sg_plan *plan, sg_status *status);
+sg_code sg_prepare_amp_update(sg_device *device, sg_plan *plan, sg_status *status);
 
 /* The plan of an op by its kind; used by the device and by kinds that are made of others. */
 sg_code sg_plan_new(sg_device *device, const sg_op *op, sg_plan **plan, sg_status *status);

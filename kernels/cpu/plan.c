@@ -84,6 +84,8 @@ static sg_prepare prepare_of(sg_op_kind kind) {
     case SG_OP_DROPOUT_BWD: return sg_prepare_dropout;
     case SG_OP_RANDOM: return sg_prepare_random;
     case SG_OP_ADAMW: return sg_prepare_adamw;
+    case SG_OP_AMP_UNSCALE: return sg_prepare_amp_unscale;
+    case SG_OP_AMP_UPDATE: return sg_prepare_amp_update;
     case SG_OP_KIND_COUNT: break;
     }
     return NULL;

@@ -57,7 +57,7 @@ static void vae_encode(sg_graph *g, const sg_act *m, sg_tid *mean, sg_tid *log_v
 
 static sg_tid sample_latent(sg_graph *g, const sg_act *m, sg_tid mean, sg_tid log_variance) {
     sg_tid deviation = sg_unary(g, SG_FN_EXP, sg_unary(g, SG_FN_DIV_SCALAR, log_variance, 2.0, 0), 0, 0);
-    sg_tid noise = sg_randn(g, SG_F32, 2, (int64_t[]){m->batch, m->latent}, 0);
+    sg_tid noise = sg_randn(g, sg_float(g), 2, (int64_t[]){m->batch, m->latent}, 0);
     return sg_add(g, mean, sg_mul(g, deviation, noise));
 }
 
@@ -133,7 +133,7 @@ static sg_tid transform(sg_graph *g, const sg_act *m, sg_tid tokens, sg_tid posi
     if (m->transformer.pre_norm) tokens = sg_layer_norm_apply(g, &m->encoder_norm, tokens);
     sg_module_end(g);
     sg_module_begin(g, "decoder");
-    sg_tid x = sg_full(g, SG_F32, 3, shape, 0.0), query = m->decoder_position;
+    sg_tid x = sg_full(g, sg_float(g), 3, shape, 0.0), query = m->decoder_position;
     if (!batch_first) query = sg_unsqueeze(g, query, 1);
     for (int64_t i = 0; i < m->decoder_layers; i++)
         x = sg_detr_decoder_apply(g, &m->decoder[i], &m->transformer, x, tokens, query, positions);
@@ -170,7 +170,7 @@ sg_tid sg_act_forward(sg_graph *g, void *policy) {
         vae_encode(g, m, &mean, &log_variance);
         latent = sample_latent(g, m, mean, log_variance);
     } else {
-        latent = sg_full(g, SG_F32, 2, (int64_t[]){m->batch, m->latent}, 0.0);
+        latent = sg_full(g, sg_float(g), 2, (int64_t[]){m->batch, m->latent}, 0.0);
     }
     if (m->cameras) sg_resnet_fold(g, &m->backbone);
     if (sg_batch_first(g))

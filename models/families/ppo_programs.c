@@ -73,7 +73,7 @@ static sg_tid at(sg_graph *g, const sg_ppo *m, sg_ppo_field field, int64_t step)
 
 /* One backward step of the estimate: -> the advantage at `step`, from that of the step behind it. */
 static sg_tid advantage_at(sg_graph *g, const sg_ppo *m, int64_t step, sg_tid next_value, sg_tid advantage) {
-    sg_tid done = sg_to(g, at(g, m, SG_PPO_DONES, step), SG_F32);
+    sg_tid done = sg_to(g, at(g, m, SG_PPO_DONES, step), sg_float(g));
     sg_tid alive = sg_unary(g, SG_FN_AFFINE, done, -1.0, 1.0);
     sg_tid reward = at(g, m, SG_PPO_REWARDS, step);
     sg_tid ahead = sg_mul(g, sg_scale(g, alive, m->gamma), next_value);
@@ -167,7 +167,7 @@ void sg_ppo_update(sg_graph *g, const sg_ppo *m, const sg_optimizer_spec *optimi
     sg_graph_training(g)->loss = of_value;
     sg_tid loss = sg_add(g, surrogate, sg_scale(g, of_value, m->value_weight));
     loss = sg_sub(g, loss, sg_scale(g, sg_mean_all(g, entropy), m->entropy_weight));
-    sg_backward(g, loss, true, true);
+    sg_backward(g, sg_scaled_loss(g, loss), true, true);
     sg_optimizer_step(g, optimizer);
     sg_no_grad_begin(g);
     sg_wait(g, of_value);

@@ -32,14 +32,14 @@ static sg_tid widen(sg_graph *g, sg_tid x, int64_t width) {
     int64_t length = shape.size[last];
     if (length == width) return x;
     shape.size[last] = width;
-    sg_tid out = sg_full(g, SG_F32, shape.ndim, shape.size, 0.0), slot = sg_slice(g, out, last, 0, length);
+    sg_tid out = sg_full(g, sg_float(g), shape.ndim, shape.size, 0.0), slot = sg_slice(g, out, last, 0, length);
     sg_copy_into(g, x, slot);
     return out;
 }
 
 /* Beta(1.5, 1) by its inverse distribution function u^(2/3), moved off the ends: [b] */
 static sg_tid sample_time(sg_graph *g, const sg_smolvla *m) {
-    sg_tid u = sg_rand(g, SG_F32, 1, &m->batch, 0.0, 1.0, 0);
+    sg_tid u = sg_rand(g, sg_float(g), 1, &m->batch, 0.0, 1.0, 0);
     sg_same_dispatch(g);
     u = sg_unary(g, SG_FN_POW, u, 1.0 / 1.5, 0);
     if (sg_graph_profile(g)->fused_activation) return sg_unary(g, SG_FN_AFFINE, u, 0.999, 0.001);
@@ -275,7 +275,7 @@ sg_tid sg_smolvla_forward(sg_graph *g, void *policy) {
         seen = ones(g, m->batch, 1);
     }
     sg_tid state = widen(g, m->state_in, m->max_state), action = widen(g, m->action_in, m->max_action);
-    sg_tid noise = sg_randn(g, SG_F32, 3, noise_size, 0), time = sample_time(g, m);
+    sg_tid noise = sg_randn(g, sg_float(g), 3, noise_size, 0), time = sample_time(g, m);
     sg_tid share = sg_unsqueeze(g, sg_unsqueeze(g, time, 1), 2);
     sg_tid of_noise = sg_mul(g, share, noise);
     sg_tid of_action = sg_mul(g, sg_unary(g, SG_FN_AFFINE, share, -1.0, 1.0), action);
@@ -285,7 +285,7 @@ sg_tid sg_smolvla_forward(sg_graph *g, void *policy) {
     sg_tid valid = sg_cat(g, 2, (sg_tid[]){prefix.valid, suffix.valid}, 1);
     sg_tid mask = block_mask(g, m, valid), positions = sg_add_scalar(g, sg_cumsum(g, valid, 1), -1.0);
     layers l = {.m = m, .prefix = prefix.embedded, .suffix = suffix.embedded};
-    sg_tid out = sg_to(g, run_layers(g, &l, mask, positions), SG_F32);
+    sg_tid out = sg_to(g, run_layers(g, &l, mask, positions), sg_float(g));
     out = sg_linear_apply(g, &m->action_out_proj, out);
     sg_module_end(g);
     return loss_of(g, m, sg_binary(g, SG_FN_SQUARED_DIFF, target, out, 0));

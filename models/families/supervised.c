@@ -21,7 +21,7 @@ static int32_t update_program(sg_graph *g, const sg_supervised *s, const char *n
     sg_tid loss = s->forward(g, s->policy);
     sg_graph_training(g)->loss = loss;
     sg_tid scaled = k > 1 ? sg_unary(g, SG_FN_DIV_SCALAR, loss, (double)k, 0) : loss;
-    sg_backward(g, scaled, first, last);
+    sg_backward(g, sg_scaled_loss(g, scaled), first, last);
     if (last) sg_optimizer_step(g, &s->optimizer);
     sg_wait(g, loss);
     sg_program_end(g);
@@ -91,7 +91,7 @@ void sg_normalise_image(sg_graph *g, sg_tid frames, sg_statistics statistics, sg
         sg_desc desc = *sg_desc_of(g, frames);
         desc.dtype = SG_F32;
         sg_tid x = sg_state_tensor(g, "frames as floats", desc);
-        sg_unary_into(g, SG_FN_DIV_SCALAR, sg_to(g, frames, SG_F32), 255.0, 0, x);
+        sg_unary_into(g, SG_FN_DIV_SCALAR, sg_to(g, frames, sg_float(g)), 255.0, 0, x);
         sg_normalise_vector(g, x, statistics, out);
         return;
     }
@@ -105,5 +105,5 @@ void sg_scale_image(sg_graph *g, sg_tid frames, sg_tid out) {
     if (sg_graph_profile(g)->fused_norms)
         sg_unary_into(g, SG_FN_AFFINE, frames, 1.0 / 255.0, 0, out);
     else
-        sg_unary_into(g, SG_FN_DIV_SCALAR, sg_to(g, frames, SG_F32), 255.0, 0, out);
+        sg_unary_into(g, SG_FN_DIV_SCALAR, sg_to(g, frames, sg_float(g)), 255.0, 0, out);
 }

@@ -110,7 +110,7 @@ static sg_tid block_apply(sg_graph *g, const transformer *m, const block *b, sg_
 /* bool[1, 1, t, t], true where the row's token comes at or behind the column's. */
 static sg_tid causal_mask(sg_graph *g, const transformer *m) {
     if (!m->causal) return SG_NO_TENSOR;
-    sg_tid index = sg_arange(g, SG_F32, 0, 1, m->tokens);
+    sg_tid index = sg_arange(g, sg_float(g), 0, 1, m->tokens);
     sg_tid column = sg_view(g, index, 4, (int64_t[]){1, 1, 1, m->tokens});
     sg_tid row = sg_view(g, index, 4, (int64_t[]){1, 1, m->tokens, 1});
     return sg_binary(g, SG_FN_LE, column, row, 0);

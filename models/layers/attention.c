@@ -35,7 +35,7 @@ typedef struct sizes {
 
 /* bool[b, s] -> additive [b heads, 1, s] */
 static sg_tid additive_mask(sg_graph *g, const sizes *n, sg_tid padding) {
-    sg_tid zeros = sg_full(g, SG_F32, 2, (int64_t[]){n->batch, n->keys}, 0.0);
+    sg_tid zeros = sg_full(g, sg_float(g), 2, (int64_t[]){n->batch, n->keys}, 0.0);
     sg_tid mask = sg_masked_fill(g, zeros, padding, -INFINITY);
     mask = sg_view(g, mask, 4, (int64_t[]){n->batch, 1, 1, n->keys});
     mask = sg_expand(g, mask, 4, (int64_t[]){n->batch, n->heads, 1, n->keys});
@@ -98,7 +98,7 @@ static sg_tid attend_native(sg_graph *g, const sg_mha_layer *layer, const sizes 
     sg_tid part[3], mask = SG_NO_TENSOR;
     project_native(g, layer, n, in, part);
     if (padding != SG_NO_TENSOR) {
-        mask = sg_full(g, SG_F32, 2, (int64_t[]){n->batch, n->keys}, 0.0);
+        mask = sg_full(g, sg_float(g), 2, (int64_t[]){n->batch, n->keys}, 0.0);
         mask = sg_masked_fill(g, mask, padding, -INFINITY);
         mask = sg_view(g, mask, 4, (int64_t[]){n->batch, 1, 1, n->keys});
     }

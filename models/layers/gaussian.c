@@ -28,7 +28,8 @@ sg_tid sg_gaussian_sample(sg_graph *g, const sg_gaussian *d) {
     if (sg_graph_failed(g)) return SG_NO_TENSOR;
     const sg_desc shape = *sg_desc_of(g, d->mean);
     sg_no_grad_begin(g);
-    sg_tid x = sg_randn(g, SG_F32, shape.ndim, shape.size, 0); /* torch.normal: draw, then scale and move in place */
+    sg_tid x =
+        sg_randn(g, sg_float(g), shape.ndim, shape.size, 0); /* torch.normal: draw, then scale and move in place */
     sg_same_dispatch(g);
     x = sg_binary_in_place(g, SG_FN_MUL, x, d->deviation, 0);
     sg_same_dispatch(g);

@@ -15,7 +15,7 @@ static sg_tid scaled_range(sg_graph *g, sg_tid range, int dim, int64_t n) {
 
 /* 10000^(2 (i // 2) / n) for i < n */
 static sg_tid periods(sg_graph *g, int64_t n) {
-    sg_tid index = sg_unary(g, SG_FN_DIV_SCALAR, sg_arange(g, SG_F32, 0, 1, n), 2.0, 0);
+    sg_tid index = sg_unary(g, SG_FN_DIV_SCALAR, sg_arange(g, sg_float(g), 0, 1, n), 2.0, 0);
     sg_same_dispatch(g);
     index = sg_unary(g, SG_FN_FLOOR, index, 0, 0);
     /* The power of a constant is an exponential of a multiple: the logarithm goes into the factor 2. */
@@ -36,7 +36,7 @@ sg_tid sg_sine_position_2d(sg_graph *g, sg_tid like, int64_t width) {
     const sg_desc *map = sg_desc_of(g, like);
     if (!map || sg_graph_failed(g)) return SG_NO_TENSOR;
     int64_t h = map->size[map->ndim - 2], w = map->size[map->ndim - 1], n = width / 2;
-    sg_tid ones = sg_full(g, SG_F32, 3, (int64_t[]){1, h, w}, 1.0);
+    sg_tid ones = sg_full(g, sg_float(g), 3, (int64_t[]){1, h, w}, 1.0);
     sg_tid y = sg_cumsum(g, ones, 1), x = sg_cumsum(g, ones, 2);
     y = scaled_range(g, y, 1, h);
     x = scaled_range(g, x, 2, w);
@@ -51,7 +51,7 @@ sg_tid sg_sine_position_2d(sg_graph *g, sg_tid like, int64_t width) {
 
 sg_tid sg_time_embedding(sg_graph *g, sg_tid time, int64_t width, double min_period, double max_period) {
     bool wide = sg_graph_profile(g)->framework == SG_FRAMEWORK_PYTORCH_EAGER;
-    sg_dtype dtype = wide ? SG_F64 : SG_F32;
+    sg_dtype dtype = wide ? SG_F64 : sg_float(g);
     int64_t half = width / 2;
     double step = half > 1 ? 1.0 / (double)(half - 1) : 0.0;
     sg_tid fraction = sg_arange(g, dtype, 0.0, step * log(max_period / min_period), half);
@@ -63,5 +63,5 @@ sg_tid sg_time_embedding(sg_graph *g, sg_tid time, int64_t width, double min_per
     sg_tid angle = sg_mul(g, factor, sg_unsqueeze(g, time, 1));
     sg_tid both[] = {sg_unary(g, SG_FN_SIN, angle, 0, 0), SG_NO_TENSOR};
     both[1] = sg_unary(g, SG_FN_COS, angle, 0, 0);
-    return sg_to(g, sg_cat(g, 2, both, 1), SG_F32);
+    return sg_to(g, sg_cat(g, 2, both, 1), sg_float(g));
 }

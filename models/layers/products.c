@@ -7,15 +7,6 @@ static sg_tid narrowed(sg_graph *g, sg_tid x) {
     return profile->autocast ? sg_to(g, x, profile->autocast_dtype) : x;
 }
 
-static sg_compute compute_of(const sg_graph *g, sg_dtype dtype) {
-    switch (dtype) {
-    case SG_F64: return SG_COMPUTE_F64;
-    case SG_BF16: return SG_COMPUTE_BF16;
-    case SG_F16: return SG_COMPUTE_F16;
-    default: return sg_graph_profile(g)->compute_f32;
-    }
-}
-
 /* Descriptor of a b, in row-major order of sizes. False once the graph has failed. */
 static bool product_desc(const sg_graph *g, sg_tid a, sg_tid b, sg_desc *out) {
     if (sg_graph_failed(g)) return false;
@@ -28,7 +19,7 @@ static bool product_desc(const sg_graph *g, sg_tid a, sg_tid b, sg_desc *out) {
 }
 
 static sg_tid product(sg_graph *g, sg_tid a, sg_tid b, double alpha, sg_tid added, const sg_desc *desc) {
-    sg_attrs attrs = {.compute = compute_of(g, (sg_dtype)desc->dtype), .alpha = alpha};
+    sg_attrs attrs = {.compute = sg_compute_of(sg_graph_profile(g), (sg_dtype)desc->dtype, false), .alpha = alpha};
     sg_tid in[3] = {a, b, added}, out = SG_NO_TENSOR;
     if (added != SG_NO_TENSOR) attrs.flags = SG_HAS_RESIDUAL;
     sg_emit(g, SG_OP_MATMUL, &attrs, in, added == SG_NO_TENSOR ? 2 : 3, desc, &out, 1);

@@ -2,6 +2,9 @@
 #include "tests/reference/reference.h"
 #include "tests/support/op_cpu.h"
 
+#include <math.h>
+#include <stdlib.h>
+
 static op_bench bench;
 
 static const sg_dtype DTYPES[] = {SG_F32, SG_BF16, SG_F16, SG_F64};
@@ -77,6 +80,57 @@ static void test_adamw(void **state) {
     op_bench_expect_all(&bench);
 }
 
+static void unscale(sg_dtype dtype, int count, double bad, int at, double found) {
+    op_case one;
+    op_case_begin(&one, SG_OP_AMP_UNSCALE, (sg_attrs){.count = count, .flags = SG_IN_PLACE});
+    for (int i = 0; i < count; i++) {
+        sg_desc desc = listed(i, dtype, i == 1);
+        if (i == at) {
+            double *values = op_values(&desc, -1, 1, 77);
+            values[sg_desc_count(&desc) - 1] = bad;
+            op_case_values(&one, desc, values);
+            free(values);
+        } else {
+            op_case_input(&one, desc, -1, 1);
+        }
+    }
+    op_case_values(&one, op_desc(SG_F32, OP_PLAIN, 0, NULL), &found);
+    op_case_values(&one, op_desc(SG_F32, OP_PLAIN, 0, NULL), (const double[]){0x1p-4});
+    for (int i = 0; i < count; i++) op_case_output(&one, listed(i, dtype, i == 1));
+    op_case_output(&one, op_desc(SG_F32, OP_PLAIN, 0, NULL));
+    op_case_check(&bench, &one, "%s, %d gradients, %g in number %d, found %g", sg_dtype_name(dtype), count, bad, at,
+                  found);
+}
+
+static void update_scale(double scale, double steps, double found) {
+    op_case one;
+    op_case_begin(&one, SG_OP_AMP_UPDATE, (sg_attrs){.alpha = 2, .beta = 0.5, .count = 10, .flags = SG_IN_PLACE});
+    op_case_values(&one, op_desc(SG_F32, OP_PLAIN, 0, NULL), &scale);
+    op_case_values(&one, op_desc(SG_I32, OP_PLAIN, 0, NULL), &steps);
+    op_case_values(&one, op_desc(SG_F32, OP_PLAIN, 0, NULL), &found);
+    op_case_output(&one, op_desc(SG_F32, OP_PLAIN, 0, NULL));
+    op_case_output(&one, op_desc(SG_I32, OP_PLAIN, 0, NULL));
+    op_case_check(&bench, &one, "scale %g after %g steps, found %g", scale, steps, found);
+}
+
+static void test_loss_scaler(void **state) {
+    (void)state;
+    for (int t = 0; t < 3; t++) {
+        unscale(DTYPES[t], 9, 0, -1, 0);
+        unscale(DTYPES[t], 9, 0, -1, 1);
+        unscale(DTYPES[t], 3, INFINITY, 0, 0);
+        unscale(DTYPES[t], 40, -INFINITY, 1, 0);
+        unscale(DTYPES[t], 5, NAN, 4, 0);
+    }
+    for (int found = 0; found < 2; found++) {
+        update_scale(65536, 0, found);
+        update_scale(65536, 8, found);
+        update_scale(65536, 9, found);
+        update_scale(0x1p127, 9, found);
+    }
+    op_bench_expect_all(&bench);
+}
+
 /* The same plan and pointers after the weights were written: the device must not use what it packed before. */
 static void test_packed_weights_follow(void **state) {
     (void)state;
@@ -119,6 +173,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_foreach),
         cmocka_unit_test(test_adamw),
+        cmocka_unit_test(test_loss_scaler),
         cmocka_unit_test(test_packed_weights_follow),
     };
     return op_cpu_tests(tests, &bench);

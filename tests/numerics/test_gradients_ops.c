@@ -142,6 +142,8 @@ static gradient gradient_of(sg_op_kind kind) {
     case SG_OP_NORM_ALL: /* optimizer */
     case SG_OP_FOREACH:
     case SG_OP_ADAMW:
+    case SG_OP_AMP_UNSCALE:
+    case SG_OP_AMP_UPDATE:
     case SG_OP_KIND_COUNT: break;
     }
     return NONE;

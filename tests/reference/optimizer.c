@@ -1,6 +1,7 @@
 /* optimizer.c: lists of tensors: functions of tuples, and AdamW. */
 #include "tests/reference/kinds.h"
 
+#include <float.h>
 #include <math.h>
 
 sg_code ref_FOREACH(const ref_call *call) {
@@ -19,6 +20,30 @@ sg_code ref_FOREACH(const ref_call *call) {
             default: *w = ref_ternary_value(fn, in[0][i], in[n][i], in[2 * n][i], alpha, attrs->beta);
             }
         }
+    return SG_OK;
+}
+
+/* PyTorch, ATen/native/cuda/AmpKernels.cu: _amp_foreach_non_finite_check_and_unscale_, _amp_update_scale_. */
+sg_code ref_AMP_UNSCALE(const ref_call *call) {
+    int n = call->op->attrs.count;
+    double inverse = call->in[n + 1][0];
+    call->out[n][0] = call->in[n][0];
+    for (int t = 0; t < n; t++)
+        for (int64_t i = 0, count = sg_desc_count(ref_in(call, t)); i < count; i++) {
+            if (!isfinite(call->in[t][i])) call->out[n][0] = 1;
+            call->out[t][i] = call->in[t][i] * inverse;
+        }
+    return SG_OK;
+}
+
+sg_code ref_AMP_UPDATE(const ref_call *call) {
+    const sg_attrs *a = &call->op->attrs;
+    double scale = call->in[0][0], steps = call->in[1][0] + 1;
+    bool found = call->in[2][0] != 0, grows = !found && steps == a->count;
+    call->out[1][0] = found || grows ? 0 : steps;
+    if (found) scale *= a->beta;
+    if (grows && scale * a->alpha <= FLT_MAX) scale *= a->alpha;
+    call->out[0][0] = scale;
     return SG_OK;
 }
 

@@ -152,7 +152,8 @@ static int shared_input(const op_case *c, int i) {
     const sg_attrs *a = &c->op.attrs;
     if (c->op.kind == SG_OP_ADAMW) return i < a->count ? i : i + a->count;
     if (!(a->flags & SG_IN_PLACE)) return -1;
-    return c->op.kind == SG_OP_FOREACH || i == 0 ? i : -1;
+    bool all = c->op.kind == SG_OP_FOREACH || c->op.kind == SG_OP_AMP_UNSCALE || c->op.kind == SG_OP_AMP_UPDATE;
+    return all || i == 0 ? i : -1;
 }
 
 /* Bytes around and between a tensor's elements are GUARD. */

@@ -134,6 +134,22 @@ bool op_sample(op_case *c, sg_op_kind kind) {
         inputs(c, 8, f32(2, ROWS));
         outputs(c, 6, f32(2, ROWS));
         return true;
+    case SG_OP_AMP_UNSCALE:
+        op_case_begin(c, kind, (sg_attrs){.count = 3, .flags = SG_IN_PLACE});
+        inputs(c, 3, f32(2, ROWS));
+        op_case_values(c, f32(0, NULL), (const double[]){0});
+        inputs(c, 1, f32(0, NULL));
+        outputs(c, 3, f32(2, ROWS));
+        outputs(c, 1, f32(0, NULL));
+        return true;
+    case SG_OP_AMP_UPDATE:
+        op_case_begin(c, kind, (sg_attrs){.alpha = 2, .beta = 0.5, .count = 8, .flags = SG_IN_PLACE});
+        op_case_values(c, f32(0, NULL), (const double[]){1024});
+        op_case_values(c, op_desc(SG_I32, OP_PLAIN, 0, NULL), (const double[]){7});
+        op_case_values(c, f32(0, NULL), (const double[]){0});
+        outputs(c, 1, f32(0, NULL));
+        outputs(c, 1, op_desc(SG_I32, OP_PLAIN, 0, NULL));
+        return true;
     case SG_OP_KIND_COUNT: break;
     }
     return false;
