@@ -247,6 +247,8 @@ sg_op_class sg_op_class_of(const sg_op *op);
 const char *sg_op_kind_name(sg_op_kind kind);  /* "MATMUL" */
 const char *sg_op_class_name(sg_op_class cls); /* "gemm", "conv_bwd_data", ... as used in files */
 const char *sg_fn_name(sg_fn fn);              /* "RELU" */
+/* "MATMUL f32[8,16] f32[16,4] -> f32[8,4]": kind, function, at most four inputs and outputs. */
+void sg_op_text(const sg_op *op, char *text, size_t bytes);
 /* Operands of fn: 1, 2 or 3 for unary, binary and ternary functions, 0 for NONE, reductions and random kinds. (MAX and MIN are
  * binary and reductions.) */
 int sg_fn_arity(sg_fn fn);

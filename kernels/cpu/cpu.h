@@ -102,8 +102,6 @@ bool sg_must_widen(const sg_device *device, const sg_op *op);
 
 /* Allocates a zeroed state of n bytes for the plan. */
 sg_code sg_plan_state(sg_plan *plan, size_t bytes, sg_status *status);
-/* "MATMUL f32[8,16] f32[16,4] -> f32[8,4]" */
-void sg_op_text(const sg_op *op, char *text, size_t bytes);
 /* SG_NO: this device cannot run the op. */
 sg_code sg_refuse(const sg_op *op, const char *reason, sg_status *status);
 /* Workspace offsets are multiples of this. */

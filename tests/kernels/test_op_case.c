@@ -1,6 +1,6 @@
 /* The comparison itself: a device that is right passes, and one that is slightly wrong, or writes where it must not, fails. */
 #include "tests/reference/reference.h"
-#include "tests/support/op_cpu.h"
+#include "tests/support/op_device.h"
 
 typedef sg_code (*launch_fn)(sg_device *, sg_plan *, sg_stream, void *const *, void *, const sg_launch *, sg_status *);
 

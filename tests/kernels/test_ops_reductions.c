@@ -1,5 +1,5 @@
 /* cpu against reference: reductions over any set of dims, running sums, norms of lists. */
-#include "tests/support/op_cpu.h"
+#include "tests/support/op_device.h"
 
 static op_bench bench;
 
@@ -100,5 +100,5 @@ int main(void) {
         cmocka_unit_test(test_every_set_of_dims), cmocka_unit_test(test_large),          cmocka_unit_test(test_dtypes),
         cmocka_unit_test(test_running_sum),       cmocka_unit_test(test_norms_of_lists),
     };
-    return op_cpu_tests(tests, &bench);
+    return op_device_tests(tests, &bench);
 }

@@ -1,6 +1,6 @@
 /* cpu against reference: functions on lists of tensors, AdamW, and packed weights that go stale. */
 #include "tests/reference/reference.h"
-#include "tests/support/op_cpu.h"
+#include "tests/support/op_device.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -176,5 +176,5 @@ int main(void) {
         cmocka_unit_test(test_loss_scaler),
         cmocka_unit_test(test_packed_weights_follow),
     };
-    return op_cpu_tests(tests, &bench);
+    return op_device_tests(tests, &bench);
 }

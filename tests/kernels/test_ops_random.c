@@ -1,6 +1,6 @@
 /* cpu against reference: random tensors and dropout; and what their numbers must be like. */
 #include "tests/reference/reference.h"
-#include "tests/support/op_cpu.h"
+#include "tests/support/op_device.h"
 
 static op_bench bench;
 
@@ -173,5 +173,5 @@ int main(void) {
         cmocka_unit_test(test_shards_make_the_batch),
         cmocka_unit_test(test_moments),
     };
-    return op_cpu_tests(tests, &bench);
+    return op_device_tests(tests, &bench);
 }

@@ -1,5 +1,5 @@
 /* cpu against reference: fused attention. */
-#include "tests/support/op_cpu.h"
+#include "tests/support/op_device.h"
 
 static op_bench bench;
 
@@ -96,5 +96,5 @@ static void test_masks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes), cmocka_unit_test(test_masks)};
-    return op_cpu_tests(tests, &bench);
+    return op_device_tests(tests, &bench);
 }

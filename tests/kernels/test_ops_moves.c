@@ -1,5 +1,5 @@
 /* cpu against reference: copies, fills, joins, padding and table look-ups. */
-#include "tests/support/op_cpu.h"
+#include "tests/support/op_device.h"
 
 static op_bench bench;
 
@@ -182,5 +182,5 @@ int main(void) {
         cmocka_unit_test(test_fill_and_iota), cmocka_unit_test(test_cat),          cmocka_unit_test(test_cat_large),
         cmocka_unit_test(test_pad),           cmocka_unit_test(test_embedding),
     };
-    return op_cpu_tests(tests, &bench);
+    return op_device_tests(tests, &bench);
 }

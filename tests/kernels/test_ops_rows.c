@@ -1,5 +1,5 @@
 /* cpu against reference: softmax, layer norm and RMS norm over the last dim. */
-#include "tests/support/op_cpu.h"
+#include "tests/support/op_device.h"
 
 static op_bench bench;
 
@@ -145,5 +145,5 @@ int main(void) {
         cmocka_unit_test(test_layer_norm),
         cmocka_unit_test(test_rms_norm),
     };
-    return op_cpu_tests(tests, &bench);
+    return op_device_tests(tests, &bench);
 }

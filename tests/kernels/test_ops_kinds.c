@@ -1,6 +1,6 @@
 /* No kind without a reference, a cpu implementation and a cost. (Gradients: tests/numerics/test_gradients_ops.c.) */
 #include "tests/reference/reference.h"
-#include "tests/support/op_cpu.h"
+#include "tests/support/op_device.h"
 #include "tests/support/op_samples.h"
 
 static op_bench bench;
@@ -26,5 +26,5 @@ static void test_every_kind(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_kind)};
-    return op_cpu_tests(tests, &bench);
+    return op_device_tests(tests, &bench);
 }

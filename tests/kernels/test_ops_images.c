@@ -1,5 +1,5 @@
 /* cpu against reference: max pooling and resizing. */
-#include "tests/support/op_cpu.h"
+#include "tests/support/op_device.h"
 
 static op_bench bench;
 
@@ -81,5 +81,5 @@ static void test_resize(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_max_pool), cmocka_unit_test(test_resize)};
-    return op_cpu_tests(tests, &bench);
+    return op_device_tests(tests, &bench);
 }

@@ -1,6 +1,6 @@
 /* cpu against reference: matrix products and convolutions. */
 #include "tests/support/op_case.h"
-#include "tests/support/op_cpu.h"
+#include "tests/support/op_device.h"
 
 static op_bench bench;
 
@@ -216,5 +216,5 @@ int main(void) {
         cmocka_unit_test(test_matmul_fused),  cmocka_unit_test(test_matmul_repeated_residual),
         cmocka_unit_test(test_conv_shapes),   cmocka_unit_test(test_conv_fused),
     };
-    return op_cpu_tests(tests, &bench);
+    return op_device_tests(tests, &bench);
 }

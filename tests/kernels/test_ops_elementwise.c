@@ -1,5 +1,5 @@
 /* cpu against reference: every function of one, two and three numbers, in every layout and dtype. */
-#include "tests/support/op_cpu.h"
+#include "tests/support/op_device.h"
 
 static op_bench bench;
 
@@ -311,5 +311,5 @@ int main(void) {
         cmocka_unit_test(test_ternary),
         cmocka_unit_test(test_alpha_from_step),
     };
-    return op_cpu_tests(tests, &bench);
+    return op_device_tests(tests, &bench);
 }

@@ -1,0 +1,94 @@
+/* state.h: what the files of the emulated runtime share: one process's devices, behind one lock. */
+#ifndef SG_TESTS_EMULATION_STATE_H
+#define SG_TESTS_EMULATION_STATE_H
+
+#include "tests/emulation/emulation.h"
+
+#include <pthread.h>
+
+/* One piece of queued work. Graphs keep items after they ran, so they are counted. */
+typedef struct sg_emu_item {
+    struct sg_emu_item *next;
+    struct sg_emu_body *body;
+    struct sg_emu_event *records, *awaits; /* else: an event recorded here, or waited for */
+    uint64_t awaited_ticket;
+} sg_emu_item;
+
+typedef struct sg_emu_body {
+    int references;
+    const char *what;
+    bool (*run)(void *work);
+    void (*release)(void *work);
+    void *work;
+} sg_emu_body;
+
+struct sg_emu_stream {
+    struct sg_emu_stream *next_of_all;
+    int device;
+    sg_emu_item *head, *tail;
+    uint64_t queued, done; /* items ever */
+    bool running;          /* some thread is at its head */
+    struct sg_emu_graph *capture;
+    bool capture_origin;
+};
+
+struct sg_emu_event {
+    int device;
+    bool timing, recorded;
+    struct sg_emu_stream *stream; /* where it was recorded last */
+    uint64_t ticket;              /* items of that stream before it, itself included */
+    double seconds;
+    bool done;
+    struct sg_emu_graph *capture;
+};
+
+struct sg_emu_graph {
+    sg_emu_body **body;
+    size_t n, room;
+    bool invalid;
+};
+
+typedef struct sg_emu_segment {
+    struct sg_emu_segment *next;
+    char *base, *at; /* base: with red zones */
+    size_t bytes;
+    int device;
+    bool pinned; /* host memory */
+} sg_emu_segment;
+
+typedef struct sg_emu_state {
+    pthread_mutex_t lock;
+    pthread_cond_t moved; /* a stream got on */
+    int devices, capability, driver;
+    size_t memory_bytes, used_bytes[SG_EMU_DEVICES_MOST];
+    bool lost[SG_EMU_DEVICES_MOST];
+    bool faulted[SG_EMU_DEVICES_MOST]; /* a kernel failed: sticky */
+    sg_emu_segment *segments;
+    struct sg_emu_stream *streams;
+    sg_emu_alive alive;
+    char fault[512];
+    bool has_fault;
+} sg_emu_state;
+
+sg_emu_state *sg_emu(void); /* made with the library */
+void sg_emu_lock(void);
+void sg_emu_unlock(void);
+int sg_emu_current(void);                        /* device of this thread */
+cudaError_t sg_emu_set_error(cudaError_t error); /* remembers it for cudaGetLastError; gives it back */
+cudaError_t sg_emu_device_error(int device);     /* sticky, of a lost or faulted device */
+/* Runs the stream's items up to `ticket`, and whatever they wait for. Called with the lock held. */
+cudaError_t sg_emu_run_until(struct sg_emu_stream *stream, uint64_t ticket);
+/* True when the items are done. With the lock held. */
+void sg_emu_body_drop(sg_emu_body *body);
+/* Appends to the recording of a capturing stream. With the lock held. */
+cudaError_t sg_emu_record(struct sg_emu_graph *graph, sg_emu_body *body);
+double sg_emu_now_s(void);
+/* The allocation that holds all bytes, or NULL. With the lock held. */
+sg_emu_segment *sg_emu_segment_of(const void *at, size_t bytes);
+
+#define SG_EMU_ENTER()                                                                                                 \
+    do {                                                                                                               \
+        if (SG_EMU_CALL_FAILS()) return sg_emu_set_error(cudaErrorUnknown);                                            \
+    } while (0)
+
+#endif

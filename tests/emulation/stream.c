@@ -1,0 +1,365 @@
+/* stream.c: streams are ordered queues that run when someone waits, events are places in them, graphs keep their items. */
+#include "tests/emulation/state.h"
+
+#include <stdlib.h>
+
+/* ---- items --------------------------------------------------------------------------------------------------------------- */
+
+void sg_emu_body_drop(sg_emu_body *body) {
+    if (!body || --body->references > 0) return;
+    if (body->release) body->release(body->work);
+    free(body);
+}
+
+static cudaError_t append(struct sg_emu_stream *s, sg_emu_item item) {
+    sg_emu_item *kept = malloc(sizeof *kept);
+    if (!kept) return cudaErrorMemoryAllocation;
+    *kept = item;
+    kept->next = NULL;
+    if (s->tail)
+        s->tail->next = kept;
+    else
+        s->head = kept;
+    s->tail = kept;
+    s->queued++;
+    return cudaSuccess;
+}
+
+cudaError_t sg_emu_record(struct sg_emu_graph *g, sg_emu_body *body) {
+    if (g->n == g->room) {
+        size_t room = g->room ? 2 * g->room : 64;
+        sg_emu_body **grown = realloc(g->body, room * sizeof *grown);
+        if (!grown) return cudaErrorMemoryAllocation;
+        g->body = grown;
+        g->room = room;
+    }
+    g->body[g->n++] = body;
+    body->references++;
+    return cudaSuccess;
+}
+
+cudaError_t sg_emu_enqueue(cudaStream_t stream, const char *what, bool (*run)(void *work), void (*release)(void *work),
+                           void *work) {
+    sg_emu_body *body = malloc(sizeof *body);
+    if (!stream || !body) {
+        free(body);
+        if (release) release(work);
+        if (!stream) sg_emu_report_fault("%s was queued on the legacy default stream", what);
+        return stream ? cudaErrorMemoryAllocation : cudaErrorInvalidResourceHandle;
+    }
+    *body = (sg_emu_body){1, what, run, release, work};
+    sg_emu_lock();
+    cudaError_t error = sg_emu_device_error(stream->device);
+    if (!error && stream->device != sg_emu_current()) {
+        sg_emu_report_fault("%s was queued on a stream of device %d while device %d is the thread's", what,
+                            stream->device, sg_emu_current());
+        error = cudaErrorInvalidResourceHandle;
+    }
+    if (!error && stream->capture)
+        error = sg_emu_record(stream->capture, body);
+    else if (!error)
+        error = append(stream, (sg_emu_item){.body = body});
+    if (error || stream->capture) sg_emu_body_drop(body);
+    sg_emu_unlock();
+    return error;
+}
+
+/* Runs the item at the head; the lock is open while its work runs. */
+static cudaError_t run_head(struct sg_emu_stream *s) {
+    sg_emu_item *item = s->head;
+    int device = s->device;
+    s->running = true;
+    cudaError_t error = cudaSuccess;
+    if (item->awaits) {
+        struct sg_emu_event *e = item->awaits;
+        if (e->stream && e->stream != s) error = sg_emu_run_until(e->stream, item->awaited_ticket);
+    } else if (item->records) {
+        if (item->records->ticket == s->done + 1 && item->records->stream == s) {
+            item->records->seconds = sg_emu_now_s();
+            item->records->done = true;
+        }
+    } else if (!sg_emu_device_error(device)) {
+        sg_emu_unlock();
+        bool fine = item->body->run(item->body->work);
+        sg_emu_lock();
+        if (!fine) sg_emu()->faulted[device] = true;
+    }
+    s->head = item->next;
+    if (!s->head) s->tail = NULL;
+    s->done++;
+    s->running = false;
+    if (item->body) sg_emu_body_drop(item->body);
+    free(item);
+    pthread_cond_broadcast(&sg_emu()->moved);
+    return error;
+}
+
+cudaError_t sg_emu_run_until(struct sg_emu_stream *s, uint64_t ticket) {
+    cudaError_t error = cudaSuccess;
+    while (s->done < ticket) {
+        if (s->running) {
+            pthread_cond_wait(&sg_emu()->moved, &sg_emu()->lock);
+            continue;
+        }
+        cudaError_t one = run_head(s);
+        if (!error) error = one;
+    }
+    return error ? error : sg_emu_device_error(s->device);
+}
+
+/* ---- streams --------------------------------------------------------------------------------------------------------------- */
+
+int sg_emu_stream_device(cudaStream_t stream) {
+    return stream ? stream->device : -1;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
+    (void)flags;
+    SG_EMU_ENTER();
+    struct sg_emu_stream *s = calloc(1, sizeof *s);
+    if (!s) return sg_emu_set_error(cudaErrorMemoryAllocation);
+    sg_emu_lock();
+    s->device = sg_emu_current();
+    s->next_of_all = sg_emu()->streams;
+    sg_emu()->streams = s;
+    sg_emu()->alive.streams++;
+    sg_emu_unlock();
+    *stream = s;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t s) {
+    if (!s) return sg_emu_set_error(cudaErrorInvalidResourceHandle);
+    sg_emu_lock();
+    cudaError_t error = sg_emu_run_until(s, s->queued);
+    struct sg_emu_stream **at = &sg_emu()->streams;
+    while (*at && *at != s) at = &(*at)->next_of_all;
+    if (*at) *at = s->next_of_all;
+    sg_emu()->alive.streams--;
+    sg_emu_unlock();
+    free(s);
+    return error;
+}
+
+static cudaError_t forbid_while_recording(struct sg_emu_stream *s) {
+    if (!s->capture) return cudaSuccess;
+    s->capture->invalid = true;
+    return cudaErrorStreamCaptureUnsupported;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+    SG_EMU_ENTER();
+    if (!s) return sg_emu_set_error(cudaErrorInvalidResourceHandle);
+    sg_emu_lock();
+    cudaError_t error = forbid_while_recording(s);
+    if (!error) error = sg_emu_run_until(s, s->queued);
+    sg_emu_unlock();
+    return sg_emu_set_error(error);
+}
+
+/* Each question lets the queue get on by one. */
+cudaError_t cudaStreamQuery(cudaStream_t s) {
+    SG_EMU_ENTER();
+    if (!s) return sg_emu_set_error(cudaErrorInvalidResourceHandle);
+    sg_emu_lock();
+    cudaError_t error = forbid_while_recording(s);
+    if (!error && s->done < s->queued && !s->running) error = sg_emu_run_until(s, s->done + 1);
+    if (!error) error = sg_emu_device_error(s->device);
+    if (!error && s->done < s->queued) error = cudaErrorNotReady;
+    sg_emu_unlock();
+    return sg_emu_set_error(error);
+}
+
+cudaError_t cudaDeviceSynchronize(void) {
+    SG_EMU_ENTER();
+    cudaError_t error = cudaSuccess;
+    sg_emu_lock();
+    for (struct sg_emu_stream *s = sg_emu()->streams; s; s = s->next_of_all)
+        if (s->device == sg_emu_current() && !error) error = sg_emu_run_until(s, s->queued);
+    if (!error) error = sg_emu_device_error(sg_emu_current());
+    sg_emu_unlock();
+    return sg_emu_set_error(error);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
+    (void)flags;
+    SG_EMU_ENTER();
+    if (!s || !e) return sg_emu_set_error(cudaErrorInvalidResourceHandle);
+    cudaError_t error = cudaSuccess;
+    sg_emu_lock();
+    if (e->capture) /* joins the recording; its order is that of the calls */
+        s->capture = e->capture;
+    else if (s->capture)
+        error = e->recorded && !e->done ? (s->capture->invalid = true, cudaErrorStreamCaptureInvalidated) : cudaSuccess;
+    else if (e->recorded && !e->done)
+        error = append(s, (sg_emu_item){.awaits = e, .awaited_ticket = e->ticket});
+    sg_emu_unlock();
+    return sg_emu_set_error(error);
+}
+
+/* ---- events --------------------------------------------------------------------------------------------------------------- */
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
+    SG_EMU_ENTER();
+    struct sg_emu_event *e = calloc(1, sizeof *e);
+    if (!e) return sg_emu_set_error(cudaErrorMemoryAllocation);
+    e->device = sg_emu_current();
+    e->timing = !(flags & cudaEventDisableTiming);
+    sg_emu_lock();
+    sg_emu()->alive.events++;
+    sg_emu_unlock();
+    *event = e;
+    return cudaSuccess;
+}
+
+/* Queued items may still name it: they run first. */
+cudaError_t cudaEventDestroy(cudaEvent_t e) {
+    if (!e) return sg_emu_set_error(cudaErrorInvalidResourceHandle);
+    sg_emu_lock();
+    for (struct sg_emu_stream *s = sg_emu()->streams; s; s = s->next_of_all) {
+        uint64_t last = 0, at = s->done;
+        for (sg_emu_item *i = s->head; i; i = i->next) {
+            at++;
+            if (i->awaits == e || i->records == e) last = at;
+        }
+        if (last) (void)sg_emu_run_until(s, last);
+    }
+    sg_emu()->alive.events--;
+    sg_emu_unlock();
+    free(e);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+    SG_EMU_ENTER();
+    if (!s || !e || s->device != e->device) return sg_emu_set_error(cudaErrorInvalidResourceHandle);
+    cudaError_t error = cudaSuccess;
+    sg_emu_lock();
+    e->capture = s->capture;
+    if (!s->capture) {
+        error = append(s, (sg_emu_item){.records = e});
+        if (!error) {
+            e->recorded = true;
+            e->done = false;
+            e->stream = s;
+            e->ticket = s->queued;
+        }
+    }
+    sg_emu_unlock();
+    return sg_emu_set_error(error);
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t e) {
+    SG_EMU_ENTER();
+    if (!e) return sg_emu_set_error(cudaErrorInvalidResourceHandle);
+    sg_emu_lock();
+    if (e->recorded && !e->done && !e->stream->running) (void)sg_emu_run_until(e->stream, e->stream->done + 1);
+    cudaError_t error = sg_emu_device_error(e->device);
+    if (!error && e->recorded && !e->done) error = cudaErrorNotReady;
+    sg_emu_unlock();
+    return sg_emu_set_error(error);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+    SG_EMU_ENTER();
+    if (!e || e->capture)
+        return sg_emu_set_error(e ? cudaErrorStreamCaptureUnsupported : cudaErrorInvalidResourceHandle);
+    sg_emu_lock();
+    cudaError_t error =
+        e->recorded && !e->done ? sg_emu_run_until(e->stream, e->ticket) : sg_emu_device_error(e->device);
+    sg_emu_unlock();
+    return sg_emu_set_error(error);
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t a, cudaEvent_t b) {
+    SG_EMU_ENTER();
+    if (!a || !b || !a->timing || !b->timing || !a->recorded || !b->recorded)
+        return sg_emu_set_error(cudaErrorInvalidResourceHandle);
+    if (!a->done || !b->done) return sg_emu_set_error(cudaErrorNotReady);
+    *ms = (float)(1e3 * (b->seconds - a->seconds));
+    return cudaSuccess;
+}
+
+/* ---- graphs --------------------------------------------------------------------------------------------------------------- */
+
+static void graph_free(struct sg_emu_graph *g) {
+    for (size_t i = 0; i < g->n; i++) sg_emu_body_drop(g->body[i]);
+    free(g->body);
+    free(g);
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode) {
+    (void)mode;
+    SG_EMU_ENTER();
+    struct sg_emu_graph *g = calloc(1, sizeof *g);
+    if (!s || !g || s->capture) {
+        free(g);
+        return sg_emu_set_error(cudaErrorInvalidValue);
+    }
+    sg_emu_lock();
+    s->capture = g;
+    s->capture_origin = true;
+    sg_emu()->alive.graphs++;
+    sg_emu_unlock();
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph) {
+    *graph = NULL;
+    bool fails = SG_EMU_CALL_FAILS();
+    if (!s || !s->capture || !s->capture_origin) return sg_emu_set_error(cudaErrorInvalidValue);
+    sg_emu_lock();
+    struct sg_emu_graph *g = s->capture;
+    for (struct sg_emu_stream *q = sg_emu()->streams; q; q = q->next_of_all)
+        if (q->capture == g) q->capture = NULL;
+    s->capture_origin = false;
+    bool invalid = g->invalid || fails;
+    if (invalid) {
+        graph_free(g);
+        sg_emu()->alive.graphs--;
+    }
+    sg_emu_unlock();
+    if (invalid) return sg_emu_set_error(cudaErrorStreamCaptureInvalidated);
+    *graph = g;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags) {
+    (void)flags;
+    *exec = NULL;
+    SG_EMU_ENTER();
+    struct sg_emu_graph *copy = calloc(1, sizeof *copy);
+    cudaError_t error = copy ? cudaSuccess : cudaErrorMemoryAllocation;
+    sg_emu_lock();
+    for (size_t i = 0; !error && i < graph->n; i++) error = sg_emu_record(copy, graph->body[i]);
+    if (error && copy) graph_free(copy);
+    if (!error) sg_emu()->alive.graphs++;
+    sg_emu_unlock();
+    if (!error) *exec = copy;
+    return sg_emu_set_error(error);
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
+    SG_EMU_ENTER();
+    if (!exec || !s) return sg_emu_set_error(cudaErrorInvalidResourceHandle);
+    sg_emu_lock();
+    cudaError_t error = sg_emu_device_error(s->device);
+    for (size_t i = 0; !error && i < exec->n; i++) {
+        error = append(s, (sg_emu_item){.body = exec->body[i]});
+        if (!error) exec->body[i]->references++;
+    }
+    sg_emu_unlock();
+    return sg_emu_set_error(error);
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+    if (!exec) return sg_emu_set_error(cudaErrorInvalidResourceHandle);
+    sg_emu_lock();
+    graph_free(exec);
+    sg_emu()->alive.graphs--;
+    sg_emu_unlock();
+    return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    return cudaGraphExecDestroy(graph);
+}
