@@ -15,8 +15,10 @@
 
 #if defined(__CUDACC__)
 #define SG_SHARED(type, name, count) __shared__ type name[count]
+/* clang-format off */
 #define SG_LAUNCH(kernel, grid, block, stream, ...)                                                                    \
-    ((kernel) < < < (grid), (block), 0, (stream) >>> (__VA_ARGS__), cudaGetLastError())
+    ((kernel)<<<(grid), (block), 0, (stream)>>>(__VA_ARGS__), cudaGetLastError())
+/* clang-format on */
 #define SG_LAUNCH_TOGETHER(kernel, grid, block, stream, ...) SG_LAUNCH(kernel, grid, block, stream, __VA_ARGS__)
 #else
 #define SG_SHARED(type, name, count)                                                                                   \
