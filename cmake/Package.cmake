@@ -1,4 +1,4 @@
-# What is installed, and what the archives to take along hold.
+# What is installed, and what the archives to take along hold (docs/take-along.md).
 #
 # Components: program (program, device modules, their libraries, configs, licences), mpi (its module; needs the host's
 # MPI, so it is installed but never taken along), tests (test programs for the machine that is taken to; archive only).
@@ -16,7 +16,7 @@ function(sg_take_libraries_from target path)
   target_link_options(${target} PRIVATE LINKER:--disable-new-dtags)
 endfunction()
 
-# The text of a Debian package's licence, under the library's name, and the package's version for those who want its source.
+# The text of a Debian package's licence, under the library's name.
 function(sg_install_licence name package component)
   set(text /usr/share/doc/${package}/copyright)
   if(NOT EXISTS ${text})
@@ -24,14 +24,20 @@ function(sg_install_licence name package component)
     return()
   endif()
   file(REAL_PATH ${text} text)
+  set_property(GLOBAL APPEND PROPERTY SG_PACKAGES_TAKEN ${package})
   install(FILES ${text} DESTINATION ${SG_LICENCE_DIR} RENAME ${name}.txt COMPONENT ${component})
 endfunction()
+
+# What the archives are made of, and nothing else, is built by the target "packaged".
+add_custom_target(packaged DEPENDS stepgauge)
+set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 
 # ---- program -----------------------------------------------------------------------------------------------------
 
 install(TARGETS stepgauge RUNTIME_DEPENDENCY_SET program_libraries RUNTIME DESTINATION bin COMPONENT program)
 foreach(name cpu cuda)
   if(TARGET sg_module_${name})
+    add_dependencies(packaged sg_module_${name})
     sg_take_libraries_from(sg_module_${name} "$ORIGIN")
     install(TARGETS sg_module_${name} RUNTIME_DEPENDENCY_SET program_libraries
             LIBRARY DESTINATION ${SG_MODULE_DIR} COMPONENT program)
@@ -43,7 +49,8 @@ install(DIRECTORY configs/ DESTINATION share/stepgauge/configs COMPONENT program
 install(FILES bench/torch_probe.py DESTINATION share/stepgauge COMPONENT program)
 install(DIRECTORY bench/peers DESTINATION share/stepgauge COMPONENT program FILES_MATCHING PATTERN "*.py")
 
-install(FILES LICENSE README.md DESTINATION share/doc/stepgauge COMPONENT program)
+install(PROGRAMS scripts/gpu.sh DESTINATION share/stepgauge COMPONENT program)
+install(FILES LICENSE README.md docs/take-along.md DESTINATION share/doc/stepgauge COMPONENT program)
 
 foreach(library hdf5=libhdf5-dev aec=libaec-dev zlib=zlib1g-dev gsl=libgsl-dev jansson=libjansson-dev
         yaml=libyaml-dev csv=libcsv-dev dnnl=libdnnl2 gomp=libgomp1 opencl=ocl-icd-libopencl1)
@@ -56,31 +63,58 @@ foreach(text GPL-3 LGPL-2.1 LGPL-3 Apache-2.0)
   endif()
 endforeach()
 
+# The CUDA runtime is linked into the cuda module; its licence comes with the toolkit, or with the wheel it was unpacked from.
+if(TARGET sg_module_cuda)
+  get_filename_component(toolkit ${CMAKE_CUDA_COMPILER} REALPATH)
+  get_filename_component(toolkit ${toolkit}/../.. ABSOLUTE)
+  file(GLOB texts ${toolkit}/EULA.txt ${toolkit}/dist-info/nvidia_cuda_runtime-*/licenses/License.txt)
+  if(texts)
+    list(GET texts 0 text)
+    install(FILES ${text} DESTINATION ${SG_LICENCE_DIR} RENAME cudart.txt COMPONENT program)
+  else()
+    message(STATUS "No licence text of the CUDA runtime (${toolkit}/EULA.txt): it will be missing in packages")
+  endif()
+endif()
+
+# Which versions the archive holds, for those who want their sources.
+get_property(packages GLOBAL PROPERTY SG_PACKAGES_TAKEN)
+if(packages)
+  execute_process(COMMAND dpkg-query -W "-f=\${source:Package} \${source:Version}\\n" ${packages}
+                  OUTPUT_VARIABLE sources ERROR_QUIET)
+  file(WRITE ${CMAKE_BINARY_DIR}/sources.txt "Debian source packages of the libraries inside (https://snapshot.debian.org):\n${sources}")
+  install(FILES ${CMAKE_BINARY_DIR}/sources.txt DESTINATION ${SG_LICENCE_DIR} COMPONENT program)
+endif()
+
 if(TARGET sg_module_mpi)
   install(TARGETS sg_module_mpi LIBRARY DESTINATION ${SG_MODULE_DIR} COMPONENT mpi)
 endif()
 
 # ---- tests -------------------------------------------------------------------------------------------------------
 
-# Called in the folder of the tests: every test program with one of the labels travels, with cmocka. Their folder lies
-# where the program's does, so that they find modules and configs in the same way.
+# Called in the folder of the tests: every test program with one of the labels travels, with cmocka and with a list of the
+# programs of each label (tests/<label>.txt). Their folder lies where the program's does, so that they find modules and
+# configs in the same way.
 function(sg_package_tests)
-  set(programs)
   get_property(tests DIRECTORY PROPERTY TESTS)
-  foreach(test ${tests})
-    get_property(labels TEST ${test} PROPERTY LABELS)
-    get_filename_component(program ${test} NAME)
-    foreach(label ${ARGN})
+  set(programs)
+  foreach(label ${ARGN})
+    set(listed)
+    foreach(test ${tests})
+      get_property(labels TEST ${test} PROPERTY LABELS)
+      get_filename_component(program ${test} NAME)
       if(label IN_LIST labels AND TARGET ${program})
-        list(APPEND programs ${program})
+        list(APPEND listed ${program})
       endif()
     endforeach()
+    list(REMOVE_DUPLICATES listed)
+    list(APPEND programs ${listed})
+    string(REGEX REPLACE "([^;]+);?" "\\1\n" lines "${listed}")
+    file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/${label}.txt "${lines}")
+    install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${label}.txt DESTINATION tests COMPONENT tests EXCLUDE_FROM_ALL)
   endforeach()
-  if(NOT programs)
-    return()
-  endif()
   list(REMOVE_DUPLICATES programs)
   foreach(program ${programs})
+    add_dependencies(packaged ${program})
     sg_take_libraries_from(${program} "$ORIGIN/../${SG_MODULE_DIR}")
     install(TARGETS ${program} RUNTIME_DEPENDENCY_SET test_libraries
             RUNTIME DESTINATION tests COMPONENT tests EXCLUDE_FROM_ALL)
@@ -88,8 +122,6 @@ function(sg_package_tests)
   install(RUNTIME_DEPENDENCY_SET test_libraries PRE_EXCLUDE_REGEXES ${SG_HOST_LIBRARIES}
           LIBRARY DESTINATION ${SG_MODULE_DIR} COMPONENT tests EXCLUDE_FROM_ALL)
   sg_install_licence(cmocka libcmocka0 tests)
-  add_custom_target(packaged_tests DEPENDS ${programs})
-  set_property(GLOBAL PROPERTY SG_PACKAGED_TESTS ${programs})
 endfunction()
 
 # ---- archives ----------------------------------------------------------------------------------------------------
@@ -98,7 +130,7 @@ function(sg_package_archives)
   set(CPACK_GENERATOR TGZ)
   set(CPACK_PACKAGE_NAME stepgauge)
   set(CPACK_PACKAGE_VENDOR stepgauge)
-  set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR}/package)
+  set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR}/archives)
   set(CPACK_VERBATIM_VARIABLES ON)
   set(CPACK_STRIP_FILES ON)
   set(CPACK_THREADS 0)
@@ -110,8 +142,7 @@ function(sg_package_archives)
   set(CPACK_ARCHIVE_PROGRAM_FILE_NAME stepgauge-${platform})
   set(CPACK_ARCHIVE_TESTS_FILE_NAME stepgauge-tests-${platform})
   set(CPACK_COMPONENTS_ALL program)
-  get_property(tests GLOBAL PROPERTY SG_PACKAGED_TESTS)
-  if(tests)
+  if(SG_TESTS)
     list(APPEND CPACK_COMPONENTS_ALL tests)
   endif()
   include(CPack)

@@ -48,9 +48,9 @@ for library in "$tree"/lib/stepgauge/lib*.so.*; do
 done
 expect "beside other libraries" "ready: " env -i LD_LIBRARY_PATH="$scratch/other" "$tree/bin/stepgauge" devices
 if [ -d "$tree/tests" ]; then
-  for program in "$tree"/tests/test_cpu_*; do
-    expect "test program" "PASSED" env -i "$program"
-  done
+  while read -r program; do
+    env -i "$tree/tests/$program" >test.txt 2>&1 || fail "test program $program: $(tail -n 5 test.txt)"
+  done <"$tree/tests/portable.txt"
 fi
 
 # ---- a root with the C and C++ runtimes alone ----

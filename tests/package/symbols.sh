@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every program and library of the archives runs with glibc 2.35 and GCC 11's C++ runtime, and finds all its libraries,
+# Every program and library of the archives runs with glibc 2.35 and GCC 12's C++ runtime, and finds all its libraries,
 # inside but for the C and C++ runtimes. Usage: symbols.sh ARCHIVE...
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/archives.sh"
@@ -58,9 +58,12 @@ done < <(find "$tree" -type f -size +3c -print0)
 modules=("$tree"/lib/stepgauge/stepgauge_*.so)
 [ "$count" -ge 3 ] && [ -x "$tree/bin/stepgauge" ] && [ -f "${modules[0]}" ] || fail "$count programs and libraries found: the archive is not whole"
 [ ! -e "$tree/lib/stepgauge/stepgauge_mpi.so" ] || fail "the mpi module needs the host's MPI and must not travel"
-for library in hdf5 aec zlib gsl jansson yaml csv dnnl gomp opencl; do
+inside=(hdf5 aec zlib gsl jansson yaml csv dnnl gomp opencl)
+[ ! -e "$tree/lib/stepgauge/stepgauge_cuda.so" ] || inside+=(cudart)
+for library in "${inside[@]}"; do
   [ -s "$tree/share/doc/stepgauge/licences/$library.txt" ] || fail "the licence of $library is missing"
 done
+grep -q '^gsl [0-9]' "$tree/share/doc/stepgauge/licences/sources.txt" || fail "the sources of the libraries are not named"
 # a licence of every library that came along
 for library in "$tree"/lib/stepgauge/lib*.so.*; do
   name=$(basename "$library" | sed -E 's/^lib([A-Za-z]+).*/\L\1/')
