@@ -164,9 +164,9 @@ sg_code sg_cuda_all_gather(sg_device *device, sg_comm *comm, const void *part, v
 sg_code sg_cuda_reduce_scatter_mean(sg_device *device, sg_comm *comm, const void *whole, void *part, int64_t part_count,
                                     sg_dtype dtype, sg_status *status);
 void sg_cuda_comm_abort(sg_device *device, sg_comm *comm);
-/* SG_OK while all peers answer; else SG_MACHINE with the rank that was lost, after the communicator was aborted.
- * comm may be NULL. */
-sg_code sg_cuda_comm_check(sg_comm *comm, sg_status *status);
+/* SG_OK while all peers answer and the host has not waited longer than the communicator's timeout; else SG_MACHINE with the
+ * rank that was lost, after the communicator was aborted. comm may be NULL. */
+sg_code sg_cuda_comm_check(sg_comm *comm, double waited_s, sg_status *status);
 
 /* Close the libraries that were opened. NULL is allowed. */
 void sg_cuda_blas_close(sg_cuda_blas *blas);

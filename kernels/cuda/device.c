@@ -286,6 +286,12 @@ const sg_device_api *sg_device_module(void) {
         .host_work = cuda_host_work,
         .host_idle = cuda_host_idle,
         .now = sg_cuda_now,
+        .comm_create = sg_cuda_comm_create,
+        .comm_destroy = sg_cuda_comm_destroy,
+        .all_reduce_mean = sg_cuda_all_reduce_mean,
+        .all_gather = sg_cuda_all_gather,
+        .reduce_scatter_mean = sg_cuda_reduce_scatter_mean,
+        .comm_abort = sg_cuda_comm_abort,
     };
     return &api;
 }

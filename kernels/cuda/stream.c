@@ -32,7 +32,7 @@ static sg_code wait_watching_peers(sg_device *device, sg_stream stream, sg_statu
         }
         if (now - checked < CHECK_S) continue;
         checked = now;
-        sg_code code = sg_cuda_comm_check(device->comm, status);
+        sg_code code = sg_cuda_comm_check(device->comm, now - start, status);
         if (code != SG_OK) return code;
     }
 }

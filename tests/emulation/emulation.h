@@ -61,6 +61,10 @@ SG_EMU_API bool sg_emu_call_fails(const char *call, const void *site);
  * makes the device fail from then on, as a faulting kernel does. */
 SG_EMU_API cudaError_t sg_emu_enqueue(cudaStream_t stream, const char *what, bool (*run)(void *work),
                                       void (*release)(void *work), void *work);
+/* The same for work that waits for other devices: poll(work) never blocks and is asked again until it is done. */
+typedef enum sg_emu_progress { SG_EMU_DONE, SG_EMU_AGAIN, SG_EMU_FAILED } sg_emu_progress;
+SG_EMU_API cudaError_t sg_emu_enqueue_poll(cudaStream_t stream, const char *what, sg_emu_progress (*poll)(void *work),
+                                           void (*release)(void *work), void *work);
 SG_EMU_API void sg_emu_count_handle(int change);
 SG_EMU_API void sg_emu_report_fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* True when all bytes lie in one living device allocation (NULL only when bytes is 0). */

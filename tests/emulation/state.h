@@ -18,6 +18,7 @@ typedef struct sg_emu_body {
     int references;
     const char *what;
     bool (*run)(void *work);
+    sg_emu_progress (*poll)(void *work); /* instead of run */
     void (*release)(void *work);
     void *work;
 } sg_emu_body;

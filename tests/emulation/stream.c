@@ -2,6 +2,7 @@
 #include "tests/emulation/state.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 /* ---- items --------------------------------------------------------------------------------------------------------------- */
 
@@ -38,20 +39,19 @@ cudaError_t sg_emu_record(struct sg_emu_graph *g, sg_emu_body *body) {
     return cudaSuccess;
 }
 
-cudaError_t sg_emu_enqueue(cudaStream_t stream, const char *what, bool (*run)(void *work), void (*release)(void *work),
-                           void *work) {
+static cudaError_t enqueue(cudaStream_t stream, sg_emu_body what) {
     sg_emu_body *body = malloc(sizeof *body);
     if (!stream || !body) {
         free(body);
-        if (release) release(work);
-        if (!stream) sg_emu_report_fault("%s was queued on the legacy default stream", what);
+        if (what.release) what.release(what.work);
+        if (!stream) sg_emu_report_fault("%s was queued on the legacy default stream", what.what);
         return stream ? cudaErrorMemoryAllocation : cudaErrorInvalidResourceHandle;
     }
-    *body = (sg_emu_body){1, what, run, release, work};
+    *body = what;
     sg_emu_lock();
     cudaError_t error = sg_emu_device_error(stream->device);
     if (!error && stream->device != sg_emu_current()) {
-        sg_emu_report_fault("%s was queued on a stream of device %d while device %d is the thread's", what,
+        sg_emu_report_fault("%s was queued on a stream of device %d while device %d is the thread's", what.what,
                             stream->device, sg_emu_current());
         error = cudaErrorInvalidResourceHandle;
     }
@@ -64,47 +64,83 @@ cudaError_t sg_emu_enqueue(cudaStream_t stream, const char *what, bool (*run)(vo
     return error;
 }
 
-/* Runs the item at the head; the lock is open while its work runs. */
-static cudaError_t run_head(struct sg_emu_stream *s) {
-    sg_emu_item *item = s->head;
-    int device = s->device;
-    s->running = true;
-    cudaError_t error = cudaSuccess;
+cudaError_t sg_emu_enqueue(cudaStream_t stream, const char *what, bool (*run)(void *work), void (*release)(void *work),
+                           void *work) {
+    return enqueue(stream, (sg_emu_body){.references = 1, .what = what, .run = run, .release = release, .work = work});
+}
+
+cudaError_t sg_emu_enqueue_poll(cudaStream_t stream, const char *what, sg_emu_progress (*poll)(void *work),
+                                void (*release)(void *work), void *work) {
+    return enqueue(stream,
+                   (sg_emu_body){.references = 1, .what = what, .poll = poll, .release = release, .work = work});
+}
+
+static cudaError_t advance(struct sg_emu_stream *s, uint64_t ticket, bool block);
+
+/* cudaErrorNotReady: the item at the head must wait for another process or thread. The lock is open while work runs. */
+static cudaError_t do_item(struct sg_emu_stream *s, sg_emu_item *item, bool block) {
     if (item->awaits) {
         struct sg_emu_event *e = item->awaits;
-        if (e->stream && e->stream != s) error = sg_emu_run_until(e->stream, item->awaited_ticket);
-    } else if (item->records) {
+        return e->stream && e->stream != s ? advance(e->stream, item->awaited_ticket, block) : cudaSuccess;
+    }
+    if (item->records) {
         if (item->records->ticket == s->done + 1 && item->records->stream == s) {
             item->records->seconds = sg_emu_now_s();
             item->records->done = true;
         }
-    } else if (!sg_emu_device_error(device)) {
-        sg_emu_unlock();
-        bool fine = item->body->run(item->body->work);
-        sg_emu_lock();
-        if (!fine) sg_emu()->faulted[device] = true;
+        return cudaSuccess;
     }
-    s->head = item->next;
-    if (!s->head) s->tail = NULL;
-    s->done++;
+    if (sg_emu_device_error(s->device)) return cudaSuccess; /* nothing runs any more */
+    sg_emu_body *body = item->body;
+    sg_emu_unlock();
+    sg_emu_progress progress = body->poll              ? body->poll(body->work)
+                               : body->run(body->work) ? SG_EMU_DONE
+                                                       : SG_EMU_FAILED;
+    sg_emu_lock();
+    if (progress == SG_EMU_FAILED) sg_emu()->faulted[s->device] = true;
+    return progress == SG_EMU_AGAIN ? cudaErrorNotReady : cudaSuccess;
+}
+
+static cudaError_t run_head(struct sg_emu_stream *s, bool block) {
+    sg_emu_item *item = s->head;
+    s->running = true;
+    cudaError_t error = do_item(s, item, block);
     s->running = false;
-    if (item->body) sg_emu_body_drop(item->body);
-    free(item);
+    if (error != cudaErrorNotReady) {
+        s->head = item->next;
+        if (!s->head) s->tail = NULL;
+        s->done++;
+        if (item->body) sg_emu_body_drop(item->body);
+        free(item);
+    }
     pthread_cond_broadcast(&sg_emu()->moved);
     return error;
 }
 
-cudaError_t sg_emu_run_until(struct sg_emu_stream *s, uint64_t ticket) {
+static cudaError_t advance(struct sg_emu_stream *s, uint64_t ticket, bool block) {
+    const struct timespec nap = {.tv_nsec = 50000};
     cudaError_t error = cudaSuccess;
     while (s->done < ticket) {
         if (s->running) {
+            if (!block) return cudaErrorNotReady;
             pthread_cond_wait(&sg_emu()->moved, &sg_emu()->lock);
             continue;
         }
-        cudaError_t one = run_head(s);
-        if (!error) error = one;
+        cudaError_t one = run_head(s, block);
+        if (one == cudaErrorNotReady) {
+            if (!block) return one;
+            sg_emu_unlock();
+            nanosleep(&nap, NULL);
+            sg_emu_lock();
+        } else if (!error) {
+            error = one;
+        }
     }
     return error ? error : sg_emu_device_error(s->device);
+}
+
+cudaError_t sg_emu_run_until(struct sg_emu_stream *s, uint64_t ticket) {
+    return advance(s, ticket, true);
 }
 
 /* ---- streams --------------------------------------------------------------------------------------------------------------- */
@@ -163,7 +199,7 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
     if (!s) return sg_emu_set_error(cudaErrorInvalidResourceHandle);
     sg_emu_lock();
     cudaError_t error = forbid_while_recording(s);
-    if (!error && s->done < s->queued && !s->running) error = sg_emu_run_until(s, s->done + 1);
+    if (!error && s->done < s->queued) error = advance(s, s->done + 1, false);
     if (!error) error = sg_emu_device_error(s->device);
     if (!error && s->done < s->queued) error = cudaErrorNotReady;
     sg_emu_unlock();
@@ -253,7 +289,7 @@ cudaError_t cudaEventQuery(cudaEvent_t e) {
     SG_EMU_ENTER();
     if (!e) return sg_emu_set_error(cudaErrorInvalidResourceHandle);
     sg_emu_lock();
-    if (e->recorded && !e->done && !e->stream->running) (void)sg_emu_run_until(e->stream, e->stream->done + 1);
+    if (e->recorded && !e->done) (void)advance(e->stream, e->stream->done + 1, false);
     cudaError_t error = sg_emu_device_error(e->device);
     if (!error && e->recorded && !e->done) error = cudaErrorNotReady;
     sg_emu_unlock();
