@@ -189,7 +189,7 @@ static sg_code take_cached(sg_allocator *a, uint64_t bytes, sg_block **block, sg
                            : size < OWN_SEGMENT ? LARGE_SEGMENT
                                                 : (size + OWN_ROUNDING - 1) / OWN_ROUNDING * OWN_ROUNDING;
         sg_code code = segment_new(a, segment, large, &b, status);
-        if (code == SG_NO) {
+        if (code == SG_NO && a->policy == SG_ALLOCATOR_CACHING) {
             a->state.retries++;
             sg_allocator_trim(a);
             code = segment_new(a, segment, large, &b, status);
@@ -214,7 +214,7 @@ sg_code sg_allocator_take(sg_allocator *a, uint64_t bytes, sg_block **block, sg_
     if (bytes > (uint64_t)INT64_MAX - LARGE_SEGMENT)
         return sg_fail(status, SG_NO, "%llu bytes at once are more than any device has", (unsigned long long)bytes);
     sg_code code;
-    if (a->policy == SG_ALLOCATOR_CACHING) {
+    if (a->policy != SG_ALLOCATOR_PLAIN) {
         code = take_cached(a, bytes, block, status);
     } else {
         code = segment_new(a, bytes ? bytes : 1, true, block, status);

@@ -6,6 +6,8 @@
  * one in the oldest segment. It is split when the rest is at least 512 B (small pool) or more than 1 MiB (large pool).
  * Freed blocks merge with free neighbours and stay reserved; when the device has no more memory, segments that are wholly
  * free are given back and the request is tried once more.
+ * PRIVATE is the same, but gives nothing back before it is closed: recorded work goes on using memory that was freed while it
+ * was recorded (PyTorch's private pools of CUDA graphs).
  * PLAIN is a device class without such an allocator (CPU): every request goes to the device, reserved = allocated.
  *
  * Block addresses never decide anything, so that equal sequences of requests give equal peaks on every device. */
@@ -14,7 +16,7 @@
 
 #include "kernels/device.h"
 
-typedef enum sg_allocator_policy { SG_ALLOCATOR_PLAIN, SG_ALLOCATOR_CACHING } sg_allocator_policy;
+typedef enum sg_allocator_policy { SG_ALLOCATOR_PLAIN, SG_ALLOCATOR_CACHING, SG_ALLOCATOR_PRIVATE } sg_allocator_policy;
 
 typedef struct sg_allocator sg_allocator;
 typedef struct sg_block sg_block;

@@ -60,7 +60,7 @@ static sg_code record(sg_phases *p, int mark, sg_status *status) {
 
 sg_code sg_phases_mark(sg_phases *p, int mark, sg_status *status) {
     if (p->phase == SG_PHASE_INFERENCE) return SG_OK; /* a collection has no parts */
-    if (mark < SG_MARK_COUNT)
+    if (mark < SG_MARK_COUNT || mark == SG_MARK_REPLAY)
         sg_phases_enter(p, mark == SG_MARK_PREPROCESS ? SG_PHASE_PREPROCESSING
                            : mark == SG_MARK_END      ? SG_PHASE_OTHER
                                                       : SG_PHASE_UPDATE);
@@ -75,6 +75,7 @@ static void add_interval(sg_step_times *times, int mark, double seconds) {
     case SG_MARK_CLIP:
     case SG_MARK_OPTIMIZER:
     case SG_MARK_ZERO_GRAD: times->optimizer_s += seconds; break;
+    case SG_MARK_REPLAY: break; /* no parts */
     default: return;
     }
     times->update_device_s += seconds;

@@ -17,8 +17,8 @@ typedef enum sg_phase {
     SG_PHASE_COUNT
 } sg_phase;
 
-/* Beyond sg_mark: around the wait for gradient buckets. */
-enum { SG_MARK_SYNC_BEGIN = SG_MARK_COUNT, SG_MARK_SYNC_END };
+/* Beyond sg_mark: around the wait for gradient buckets; where the replay of a whole update begins. */
+enum { SG_MARK_SYNC_BEGIN = SG_MARK_COUNT, SG_MARK_SYNC_END, SG_MARK_REPLAY };
 
 typedef struct sg_mark_event {
     int mark;

@@ -50,6 +50,7 @@ static sg_code open_walker(sg_walker *w, sg_status *status) {
     if (!code) code = w->api->event_create(w->device, &w->copy_end, status);
     if (!code && w->options.ranks > 1) code = make_buckets(w, status);
     if (!code) code = sg_walk_compile(w, status);
+    if (!code && w->options.graph) code = sg_walk_graph_check(w, status);
     if (!code) code = sg_walk_prepare(w, status);
     if (!code) code = sg_walk_persist(w, status);
     for (int32_t i = 0; i < w->buckets.n_buckets && !code; i++) code = sg_walk_take_bucket(w, i, status);
@@ -92,6 +93,7 @@ void sg_walker_close(sg_walker *w) {
     if (!w) return;
     (void)w->api->stream_wait(w->device, SG_STREAM_COPY, NULL);
     (void)w->api->stream_wait(w->device, SG_STREAM_COMPUTE, NULL);
+    sg_walk_graph_clear(w);
     sg_phases_clear(&w->phases);
     if (w->copy_begin) w->api->event_destroy(w->device, w->copy_begin);
     if (w->copy_end) w->api->event_destroy(w->device, w->copy_end);
@@ -101,7 +103,7 @@ void sg_walker_close(sg_walker *w) {
     sg_allocator_close(w->allocator);
     sg_placement_clear(&w->placement);
     for (size_t i = 0; w->programs && i < w->training->n_programs; i++) free(w->programs[i].code);
-    for (size_t i = 0; w->staging && i < w->training->n_inputs; i++) free(w->staging[i]);
+    for (size_t i = 0; w->staging && i < w->training->n_inputs; i++) sg_walk_free_host(w, w->staging[i]);
     free(w->programs);
     free(w->staging);
     free(w->bucket_block);

@@ -25,6 +25,8 @@ typedef struct sg_walk_options {
     bool
         placed_storages; /* storages have fixed places in one segment (sim/placement.h) instead of the framework's allocator;
                              reserved bytes are then what is held, and nothing can be kept */
+    bool
+        graph; /* the main program is recorded once, when optimizer state exists, and replayed from then on (CUDA graphs) */
     bool random_weights;  /* tests: constant weights get a random part too, so that no gradient vanishes by symmetry */
     bool fixed_random;    /* tests: every step sees the batch, noise, time and dropout masks of the first */
     double learning_rate; /* > 0: overrides every optimizer op's lr (tests) */
@@ -56,6 +58,15 @@ typedef struct sg_memory_peak {
     uint64_t by_role[SG_ROLE_COUNT]; /* allocated by role at that moment */
 } sg_memory_peak;
 
+/* What became of the recording of the main program. */
+typedef struct sg_walk_graph {
+    int64_t recordings, replays;
+    int64_t
+        moved_waits; /* blocking reads inside the program: they come behind each replay, as a recording cannot wait */
+    uint64_t
+        reserved_bytes; /* memory of the recordings, held until the walker closes; part of the peak's reserved bytes */
+} sg_walk_graph;
+
 typedef struct sg_walker sg_walker;
 
 /* Prepares every unique op, allocates and fills what persists (optimizer state is born in the first optimizer step, as in
@@ -72,11 +83,15 @@ sg_code sg_walker_program(sg_walker *walker, size_t program, sg_status *status);
 /* With communication off, gradients stay local: the same iteration without the exchange. */
 void sg_walker_set_communication(sg_walker *walker, bool on);
 void sg_walker_peak(const sg_walker *walker, sg_memory_peak *peak);
+/* Zeros without options.graph. Replayed iterations have no forward_s, backward_s and optimizer_s: the parts of a recording
+ * are not timed; update_device_s is. */
+void sg_walker_graph(const sg_walker *walker, sg_walk_graph *graph);
 void sg_walker_reset_peak(sg_walker *walker);
 /* Reads or writes a live tensor as doubles in row-major order (executing devices). SG_BAD_INPUT when it is not live. */
 sg_code sg_walker_read(sg_walker *walker, int32_t tensor, double *out, size_t count, sg_status *status);
 sg_code sg_walker_write(sg_walker *walker, int32_t tensor, const double *values, size_t count, sg_status *status);
-/* Keeps a storage alive from its allocation until the next iteration or program starts so that tests can read it. */
+/* Keeps a storage alive from its allocation until the next iteration or program starts so that tests can read it.
+ * SG_BAD_INPUT where storages have fixed places or are recorded. */
 sg_code sg_walker_keep(sg_walker *walker, int32_t tensor, sg_status *status);
 /* One iteration in which every op is waited for and timed: seconds by op class. Slower than a plain one. */
 sg_code sg_walker_profile(sg_walker *walker, double class_s[SG_CLASS_COUNT], sg_status *status);

@@ -128,6 +128,24 @@ sg_code sg_walk_draw(sg_walker *w, sg_status *status) {
     return SG_OK;
 }
 
+static sg_code alloc_host(const sg_walker *w, uint64_t bytes, void **memory, sg_status *status) {
+    if (w->api->host_alloc && w->api->host_free) {
+        sg_code code = w->api->host_alloc(w->device, bytes ? bytes : 1, memory, status);
+        if (!code) memset(*memory, 0, bytes);
+        return code;
+    }
+    *memory = calloc(1, bytes ? bytes : 1);
+    return *memory ? SG_OK : sg_fail_memory(status, bytes, "a batch");
+}
+
+void sg_walk_free_host(const sg_walker *w, void *memory) {
+    if (w->api->host_alloc && w->api->host_free) {
+        if (memory) w->api->host_free(w->device, memory);
+    } else {
+        free(memory);
+    }
+}
+
 static sg_code make_staging(sg_walker *w, sg_status *status) {
     const sg_training *t = w->training;
     w->staging = calloc(t->n_inputs + 1, sizeof *w->staging);
@@ -137,8 +155,8 @@ static sg_code make_staging(sg_walker *w, sg_status *status) {
     for (size_t i = 0; i < t->n_inputs; i++) {
         if (!w->travels[i]) continue;
         uint64_t bytes = sg_desc_span_bytes(&t->tensors[t->inputs[i].tensor].desc);
-        w->staging[i] = calloc(1, bytes ? bytes : 1);
-        if (!w->staging[i]) return sg_fail_memory(status, bytes, t->inputs[i].name);
+        sg_code code = alloc_host(w, bytes, &w->staging[i], status);
+        if (code) return sg_fail_in(status, "host memory of input %s", t->inputs[i].name);
     }
     return SG_OK;
 }
@@ -245,6 +263,8 @@ sg_code sg_walker_write(sg_walker *w, int32_t tensor, const double *values, size
 sg_code sg_walker_keep(sg_walker *w, int32_t tensor, sg_status *status) {
     if (tensor < 0 || (size_t)tensor >= w->training->n_tensors)
         return sg_fail(status, SG_BAD_INPUT, "keeping tensor %d of %zu", tensor, w->training->n_tensors);
+    if (w->options.graph)
+        return sg_fail(status, SG_BAD_INPUT, "keeping tensor %d: recorded storages share places", tensor);
     if (w->options.placed_storages)
         return sg_fail(status, SG_BAD_INPUT, "keeping tensor %d: storages with fixed places share them", tensor);
     w->live[w->training->tensors[tensor].storage].keep = true;

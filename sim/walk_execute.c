@@ -37,14 +37,21 @@ static sg_code host_work(sg_walker *w, int host_class, int32_t count, sg_status 
 
 /* ---- ops --------------------------------------------------------------------------------------------------------- */
 
-/* Host seconds from an empty stream to an empty stream. */
+/* The device's own seconds where it tells them, else host seconds from an empty stream to an empty stream. */
 static sg_code launch_timed(sg_walker *w, size_t op, const sg_launch *how, sg_status *status) {
     const sg_device_api *api = w->api;
+    double *sum = &w->class_s[sg_op_class_of(&w->ops[op])], seconds = 0;
     sg_code code = api->stream_wait(w->device, SG_STREAM_COMPUTE, status);
+    if (!code && api->launch_timed) {
+        code = api->launch_timed(w->device, w->plans[op], SG_STREAM_COMPUTE, w->pointers, w->workspace, how, &seconds,
+                                 status);
+        *sum += code ? 0 : seconds;
+        return code;
+    }
     double start = api->now(w->device);
     if (!code) code = api->launch(w->device, w->plans[op], SG_STREAM_COMPUTE, w->pointers, w->workspace, how, status);
     if (!code) code = api->stream_wait(w->device, SG_STREAM_COMPUTE, status);
-    w->class_s[sg_op_class_of(&w->ops[op])] += api->now(w->device) - start;
+    *sum += api->now(w->device) - start;
     return code;
 }
 
@@ -99,6 +106,11 @@ static sg_code run_copy(sg_walker *w, const sg_instruction *in, sg_status *statu
     return code;
 }
 
+/* The parts of a recording are not timed: it has no events that could be read. */
+static sg_code mark(sg_walker *w, int which, sg_status *status) {
+    return w->recording ? SG_OK : sg_phases_mark(&w->phases, which, status);
+}
+
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 
 static sg_code copy_part(sg_walker *w, size_t parameter, bool back, sg_status *status) {
@@ -142,14 +154,14 @@ static sg_code run_ready(sg_walker *w, const sg_instruction *in, sg_status *stat
 
 static sg_code run_sync(sg_walker *w, sg_status *status) {
     if (!w->buckets.n_buckets) return SG_OK;
-    sg_code code = sg_phases_mark(&w->phases, SG_MARK_SYNC_BEGIN, status);
+    sg_code code = mark(w, SG_MARK_SYNC_BEGIN, status);
     for (int32_t i = 0; i < w->buckets.n_buckets && !code; i++) {
         if (w->buckets.bucket[i].waiting)
             return sg_fail(status, SG_BAD_INPUT, "gradient bucket %d still waits for %d gradients", i,
                            w->buckets.bucket[i].waiting);
         if (w->communicate) code = w->api->event_wait(w->device, w->buckets.bucket[i].done, SG_STREAM_COMPUTE, status);
     }
-    if (!code) code = sg_phases_mark(&w->phases, SG_MARK_SYNC_END, status);
+    if (!code) code = mark(w, SG_MARK_SYNC_END, status);
     for (size_t i = 0; i < w->training->n_parameters && !code; i++)
         if (w->buckets.part[i].bucket >= 0) code = copy_part(w, i, true, status);
     sg_buckets_reset(&w->buckets);
@@ -158,16 +170,20 @@ static sg_code run_sync(sg_walker *w, sg_status *status) {
 
 /* ---- the rest ---------------------------------------------------------------------------------------------------- */
 
-static sg_code run_wait(sg_walker *w, sg_status *status) {
+sg_code sg_walk_wait(sg_walker *w, sg_status *status) {
+    if (w->recording) {
+        w->recording->waits++;
+        return SG_OK;
+    }
     sg_code code = w->api->stream_wait(w->device, SG_STREAM_COMPUTE, status);
     /* compute waited for the copies, and the host for compute */
     w->work_in_flight = w->copies_in_flight = false;
     return code ? code : w->api->host_work(w->device, SG_HOST_SYNC, 1, status);
 }
 
-static sg_code run_mark(sg_walker *w, int mark, sg_status *status) {
-    sg_code code = sg_phases_mark(&w->phases, mark, status);
-    if (!code && mark == SG_MARK_OPTIMIZER) code = w->api->host_work(w->device, SG_HOST_OPTIMIZER, w->updated, status);
+static sg_code run_mark(sg_walker *w, int which, sg_status *status) {
+    sg_code code = mark(w, which, status);
+    if (!code && which == SG_MARK_OPTIMIZER) code = w->api->host_work(w->device, SG_HOST_OPTIMIZER, w->updated, status);
     return code;
 }
 
@@ -204,7 +220,7 @@ static sg_code run(sg_walker *w, size_t program, const sg_instruction *in, uint3
     }
     if (w->gap_open) gap_end(w, false); /* what follows is the device's */
     switch (in->kind) {
-    case SG_RUN_WAIT: return run_wait(w, status);
+    case SG_RUN_WAIT: return sg_walk_wait(w, status);
     case SG_RUN_COPY: return run_copy(w, in, status);
     case SG_RUN_READY: return run_ready(w, in, status);
     case SG_RUN_SYNC: return run_sync(w, status);
@@ -213,22 +229,27 @@ static sg_code run(sg_walker *w, size_t program, const sg_instruction *in, uint3
     }
 }
 
-sg_code sg_walk_run(sg_walker *w, size_t program, sg_status *status) {
-    sg_compiled *c = &w->programs[program];
+sg_code sg_walk_code(sg_walker *w, size_t program, sg_status *status) {
+    const sg_compiled *c = &w->programs[program];
     const sg_instruction *end = c->code + c->n;
     uint64_t hash = w->visit_hash;
-    for (const sg_instruction *in = c->code; in < end; in++) {
-        sg_code code = run(w, program, in, c->runs, status);
-        if (code) {
-            w->visit_hash = hash;
-            if (w->gap_open) gap_end(w, false);
-            return sg_fail_in(status, "program %s, entry %d", w->training->programs[program].name, in->entry);
-        }
-        hash = (hash ^ in->visit) * FNV_PRIME;
+    sg_code code = SG_OK;
+    for (const sg_instruction *in = c->code; in < end && !code; in++) {
+        code = run(w, program, in, c->runs, status);
+        if (code)
+            (void)sg_fail_in(status, "program %s, entry %d", w->training->programs[program].name, in->entry);
+        else
+            hash = (hash ^ in->visit) * FNV_PRIME;
     }
     w->visit_hash = hash;
     if (w->gap_open) gap_end(w, false);
-    c->runs++;
+    return code;
+}
+
+sg_code sg_walk_run(sg_walker *w, size_t program, sg_status *status) {
+    sg_code code = sg_walk_replays(w, program) ? sg_walk_replay(w, program, status) : sg_walk_code(w, program, status);
+    if (code) return code;
+    w->programs[program].runs++;
     if (w->training->programs[program].ends_optimizer_step) {
         if (w->api->weights_changed) w->api->weights_changed(w->device);
         for (size_t i = 0; i < w->training->n_programs; i++) w->programs[i].runs = 0;

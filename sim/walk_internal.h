@@ -50,8 +50,26 @@ typedef struct sg_argument {
 typedef struct sg_live {
     char *address; /* NULL: not live */
     sg_block *block;
+    sg_allocator *from;  /* of the block */
     bool keep, released; /* kept for tests; its FREE has passed */
+    bool outside;        /* while a program is recorded: it was live before */
 } sg_live;
+
+/* The main program as recorded by the device. Its memory is its own, so that nothing else can use what replays write. */
+typedef struct sg_recording {
+    sg_graph_exec *exec; /* NULL: none */
+    sg_allocator *pool;
+    struct {
+        int32_t storage;
+        char *address;
+    } * outside; /* storages that the recording uses and does not allocate: it holds only while they stay where they are */
+    size_t n_outside;
+    int32_t *frees; /* of them, those that the program frees */
+    size_t n_frees;
+    int64_t waits;
+    sg_memory_peak peak; /* of the walk that was recorded */
+    uint64_t visit;
+} sg_recording;
 
 struct sg_walker {
     const sg_training *training;
@@ -98,6 +116,10 @@ struct sg_walker {
     double *class_s; /* profiling: seconds by op class; else NULL */
     bool gap_open;
     uint32_t launches;
+
+    sg_recording recordings[2]; /* by whether gradients are exchanged */
+    sg_recording *recording;    /* under way, or NULL */
+    sg_walk_graph graph;
 };
 
 /* walk_compile.c */
@@ -118,10 +140,22 @@ sg_code sg_walk_take_bucket(sg_walker *w, int32_t bucket, sg_status *status);
 /* walk_data.c */
 sg_code sg_walk_persist(sg_walker *w, sg_status *status);    /* all persistent storages but optimizer state */
 sg_code sg_walk_give_birth(sg_walker *w, sg_status *status); /* optimizer state, zeros */
+/* Host memory from which copies are asynchronous, where the device has such. */
+void sg_walk_free_host(const sg_walker *w, void *memory);
 /* A new batch in staging (no loader), and into inputs that no program copies. */
 sg_code sg_walk_draw(sg_walker *w, sg_status *status);
 
-/* walk_execute.c */
+/* walk_execute.c. sg_walk_code: the instructions alone, without what ends a program. */
+sg_code sg_walk_code(sg_walker *w, size_t program, sg_status *status);
+sg_code sg_walk_wait(sg_walker *w, sg_status *status);
+
+/* walk_graph.c */
+sg_code sg_walk_graph_check(const sg_walker *w, sg_status *status);
+bool sg_walk_replays(const sg_walker *w, size_t program);
+/* Records the program where that is due, and replays it. */
+sg_code sg_walk_replay(sg_walker *w, size_t program, sg_status *status);
+void sg_walk_graph_clear(sg_walker *w);
+
 sg_code sg_walk_run(sg_walker *w, size_t program, sg_status *status);
 
 #endif

@@ -23,7 +23,7 @@ static void give(sg_walker *w, int32_t storage) {
     sg_live *live = &w->live[storage];
     w->allocated_bytes -= live_bytes(w, storage);
     w->by_role[w->training->storages[storage].role] -= live_bytes(w, storage);
-    sg_allocator_give(w->allocator, live->block);
+    if (live->block) sg_allocator_give(live->from, live->block);
     live->block = NULL;
     live->address = NULL;
     live->released = false;
@@ -42,7 +42,8 @@ sg_code sg_walk_alloc(sg_walker *w, int32_t storage, sg_status *status) {
                            storage);
         live->address = (char *)sg_block_address(w->placed) + w->placement.offset[storage];
     } else {
-        sg_code code = sg_allocator_take(w->allocator, s->bytes, &live->block, status);
+        live->from = w->recording ? w->recording->pool : w->allocator;
+        sg_code code = sg_allocator_take(live->from, s->bytes, &live->block, status);
         if (code) return code;
         live->address = sg_block_address(live->block);
     }
@@ -53,7 +54,9 @@ sg_code sg_walk_alloc(sg_walker *w, int32_t storage, sg_status *status) {
 void sg_walk_free(sg_walker *w, int32_t storage) {
     sg_live *live = &w->live[storage];
     if (!live->address) return;
-    if (live->keep)
+    if (w->recording && live->outside)
+        w->recording->frees[w->recording->n_frees++] = storage; /* the recording has yet to use it */
+    else if (live->keep)
         live->released = true;
     else
         give(w, storage);
@@ -92,7 +95,7 @@ void sg_walker_peak(const sg_walker *w, sg_memory_peak *peak) {
     sg_allocator_state state;
     sg_allocator_read(w->allocator, &state);
     *peak = w->peak;
-    peak->reserved_bytes = state.peak_reserved_bytes;
+    peak->reserved_bytes = state.peak_reserved_bytes + w->graph.reserved_bytes;
     peak->largest_free_bytes = state.largest_free_bytes;
     peak->workspace_bytes = w->workspace_bytes;
 }

@@ -29,10 +29,14 @@ void sg_virtual_comm_destroy(sg_device *d, sg_comm *comm) {
     free(comm);
 }
 
-/* passes x (n - 1)/n x bytes over the bus: 2 for all-reduce, 1 for its halves (nccl-tests, PERFORMANCE.md). */
-static sg_code collective(sg_device *d, const sg_comm *comm, double bytes, double passes, sg_status *status) {
+/* 2 passes for an all-reduce, 1 for its halves (nccl-tests, PERFORMANCE.md). */
+sg_code sg_virtual_collective(sg_device *d, sg_comm *comm, double bytes, double passes, sg_status *status) {
     int n = comm->ranks;
     if (n <= 1) return SG_OK;
+    if (d->recording) {
+        const recorded call = {RECORDED_COLLECTIVE, .comm = comm, .bytes = bytes, .passes = passes};
+        return sg_virtual_record(d, &call, status);
+    }
     sg_vspan t = {0};
     double wire = passes * bytes * (n - 1) / n / d->machine.p[SG_M_COLLECTIVE_BUSBW].value;
     double start = d->machine.p[SG_M_COLLECTIVE_LATENCY_S].value;
@@ -59,19 +63,19 @@ static sg_code collective(sg_device *d, const sg_comm *comm, double bytes, doubl
 sg_code sg_virtual_all_reduce_mean(sg_device *d, sg_comm *comm, void *buffer, int64_t count, sg_dtype dtype,
                                    sg_status *status) {
     (void)buffer;
-    return collective(d, comm, (double)count * (double)sg_dtype_bytes(dtype), 2, status);
+    return sg_virtual_collective(d, comm, (double)count * (double)sg_dtype_bytes(dtype), 2, status);
 }
 
 sg_code sg_virtual_all_gather(sg_device *d, sg_comm *comm, const void *part, void *whole, int64_t part_count,
                               sg_dtype dtype, sg_status *status) {
     (void)part, (void)whole;
-    return collective(d, comm, (double)part_count * comm->ranks * (double)sg_dtype_bytes(dtype), 1, status);
+    return sg_virtual_collective(d, comm, (double)part_count * comm->ranks * (double)sg_dtype_bytes(dtype), 1, status);
 }
 
 sg_code sg_virtual_reduce_scatter_mean(sg_device *d, sg_comm *comm, const void *whole, void *part, int64_t part_count,
                                        sg_dtype dtype, sg_status *status) {
     (void)part, (void)whole;
-    return collective(d, comm, (double)part_count * comm->ranks * (double)sg_dtype_bytes(dtype), 1, status);
+    return sg_virtual_collective(d, comm, (double)part_count * comm->ranks * (double)sg_dtype_bytes(dtype), 1, status);
 }
 
 void sg_virtual_comm_abort(sg_device *d, sg_comm *comm) {

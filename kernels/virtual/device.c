@@ -52,6 +52,7 @@ static void device_close(sg_device *d) {
         free(d->blocks);
         d->blocks = next;
     }
+    sg_virtual_graph_destroy(d, d->recording);
     free(d->active);
     free(d);
 }
@@ -189,6 +190,10 @@ const sg_device_api *sg_virtual_device(void) {
         .event_record = sg_virtual_event_record,
         .event_wait = sg_virtual_event_wait,
         .event_seconds = sg_virtual_event_seconds,
+        .graph_begin = sg_virtual_graph_begin,
+        .graph_end = sg_virtual_graph_end,
+        .graph_launch = sg_virtual_graph_launch,
+        .graph_destroy = sg_virtual_graph_destroy,
         .stream_wait = sg_virtual_stream_wait,
         .copy = sg_virtual_copy,
         .host_work = sg_virtual_host_work,

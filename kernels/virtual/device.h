@@ -30,6 +30,21 @@ struct sg_comm {
     int ranks;
 };
 
+/* One call of a recording. */
+typedef struct recorded {
+    enum { RECORDED_LAUNCH, RECORDED_EVENT, RECORDED_WAIT, RECORDED_COPY, RECORDED_COLLECTIVE } what;
+    sg_stream stream;
+    sg_plan *plan;
+    sg_event *event;
+    sg_comm *comm;
+    double bytes, passes; /* collective; bytes: copy */
+} recorded;
+
+struct sg_graph_exec {
+    recorded *calls;
+    size_t n, room;
+};
+
 struct sg_device {
     sg_machine machine; /* a copy of the values; the covariance stays with its owner */
     bool in_line;       /* the host computes itself: it waits for each launch */
@@ -37,6 +52,7 @@ struct sg_device {
     interval *active; /* collectives that end after the compute stream's clock */
     size_t n_active, room;
     plan_block *blocks;
+    sg_graph_exec *recording; /* under way, or NULL */
     sg_virtual_report sums;
     uint64_t next_address, used_bytes, limit_bytes;
 };
@@ -68,4 +84,13 @@ sg_code sg_virtual_all_gather(sg_device *d, sg_comm *comm, const void *part, voi
 sg_code sg_virtual_reduce_scatter_mean(sg_device *d, sg_comm *comm, const void *whole, void *part, int64_t part_count,
                                        sg_dtype dtype, sg_status *status);
 void sg_virtual_comm_abort(sg_device *d, sg_comm *comm);
+/* passes x (n - 1)/n x bytes over the bus. */
+sg_code sg_virtual_collective(sg_device *d, sg_comm *comm, double bytes, double passes, sg_status *status);
+/* graph.c. While a recording is under way, calls go here instead of moving clocks. */
+sg_code sg_virtual_record(sg_device *d, const recorded *call, sg_status *status);
+sg_code sg_virtual_graph_begin(sg_device *d, sg_status *status);
+sg_code sg_virtual_graph_end(sg_device *d, sg_graph_exec **graph, sg_status *status);
+sg_code sg_virtual_graph_launch(sg_device *d, sg_graph_exec *graph, const sg_launch *launch, sg_status *status);
+void sg_virtual_graph_destroy(sg_device *d, sg_graph_exec *graph);
+
 #endif

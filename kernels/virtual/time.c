@@ -48,7 +48,8 @@ static void run_compute(sg_device *d, sg_vclock *clock, const sg_vspan *work) {
 
 sg_code sg_virtual_launch(sg_device *d, sg_plan *plan, sg_stream stream, void *const *pointers, void *workspace,
                           const sg_launch *how, sg_status *status) {
-    (void)pointers, (void)workspace, (void)how, (void)status;
+    (void)pointers, (void)workspace, (void)how;
+    if (d->recording) return sg_virtual_record(d, &(recorded){RECORDED_LAUNCH, .stream = stream, .plan = plan}, status);
     sg_vclock *clock = &d->stream[stream];
     sg_vclock_join(clock, &d->host);
     double start = clock->s;
@@ -77,7 +78,8 @@ void sg_virtual_event_destroy(sg_device *d, sg_event *event) {
 }
 
 sg_code sg_virtual_event_record(sg_device *d, sg_event *event, sg_stream stream, sg_status *status) {
-    (void)status;
+    if (d->recording)
+        return sg_virtual_record(d, &(recorded){RECORDED_EVENT, .stream = stream, .event = event}, status);
     /* an event in an empty stream happens when the host records it */
     event->at = d->stream[stream];
     sg_vclock_join(&event->at, &d->host);
@@ -85,7 +87,7 @@ sg_code sg_virtual_event_record(sg_device *d, sg_event *event, sg_stream stream,
 }
 
 sg_code sg_virtual_event_wait(sg_device *d, sg_event *event, sg_stream stream, sg_status *status) {
-    (void)status;
+    if (d->recording) return sg_virtual_record(d, &(recorded){RECORDED_WAIT, .stream = stream, .event = event}, status);
     sg_vclock_join(&d->stream[stream], &event->at);
     return SG_OK;
 }
@@ -97,7 +99,7 @@ sg_code sg_virtual_event_seconds(sg_device *d, sg_event *event, double *seconds,
 }
 
 sg_code sg_virtual_stream_wait(sg_device *d, sg_stream stream, sg_status *status) {
-    (void)status;
+    if (d->recording) return sg_fail(status, SG_BAD_INPUT, "a recording cannot wait for a stream");
     sg_vclock_join(&d->host, &d->stream[stream]);
     return SG_OK;
 }
@@ -105,6 +107,10 @@ sg_code sg_virtual_stream_wait(sg_device *d, sg_stream stream, sg_status *status
 sg_code sg_virtual_copy(sg_device *d, void *to, const void *from, uint64_t bytes, sg_copy_kind kind, sg_stream stream,
                         sg_status *status) {
     (void)to, (void)from;
+    if (d->recording) {
+        if (kind != SG_COPY_ON_DEVICE) return sg_fail(status, SG_BAD_INPUT, "a recording copies on the device only");
+        return sg_virtual_record(d, &(recorded){RECORDED_COPY, .stream = stream, .bytes = (double)bytes}, status);
+    }
     const sg_machine *m = &d->machine;
     sg_vspan t = {0};
     if (kind == SG_COPY_ON_DEVICE) {

@@ -144,6 +144,32 @@ static sg_code all_reduce_mean(sg_device *d, sg_comm *comm, void *buffer, int64_
     return code ? code : w->api->all_reduce_mean(w->device, comm, buffer, count, dtype, status);
 }
 
+static sg_code graph_begin(sg_device *d, sg_status *status) {
+    sg_watch *w = d->watch;
+    sg_code code = fails(w, SG_WATCH_GRAPH, status);
+    return code ? code : w->api->graph_begin(w->device, status);
+}
+
+/* A failed end leaves no recording under way. */
+static sg_code graph_end(sg_device *d, sg_graph_exec **graph, sg_status *status) {
+    sg_watch *w = d->watch;
+    sg_code failed = fails(w, SG_WATCH_GRAPH, status), code = w->api->graph_end(w->device, graph, status);
+    if (!failed || code) return code;
+    w->api->graph_destroy(w->device, *graph);
+    *graph = NULL;
+    return failed;
+}
+
+static sg_code graph_launch(sg_device *d, sg_graph_exec *graph, const sg_launch *how, sg_status *status) {
+    sg_watch *w = d->watch;
+    sg_code code = fails(w, SG_WATCH_GRAPH, status);
+    return code ? code : w->api->graph_launch(w->device, graph, how, status);
+}
+
+static void graph_destroy(sg_device *d, sg_graph_exec *graph) {
+    d->watch->api->graph_destroy(d->watch->device, graph);
+}
+
 const sg_device_api *sg_watch_api(void) {
     static const sg_device_api api = {.abi = SG_DEVICE_ABI,
                                       .struct_bytes = sizeof(sg_device_api),
@@ -163,6 +189,10 @@ const sg_device_api *sg_watch_api(void) {
                                       .event_record = event_record,
                                       .event_wait = event_wait,
                                       .event_seconds = event_seconds,
+                                      .graph_begin = graph_begin,
+                                      .graph_end = graph_end,
+                                      .graph_launch = graph_launch,
+                                      .graph_destroy = graph_destroy,
                                       .stream_wait = stream_wait,
                                       .copy = copy,
                                       .host_work = host_work,

@@ -13,6 +13,7 @@ typedef enum sg_watch_call {
     SG_WATCH_COPY,
     SG_WATCH_STREAM_WAIT,
     SG_WATCH_HOST_WORK,
+    SG_WATCH_GRAPH, /* begin, end and launch */
     SG_WATCH_ALL_REDUCE,
     SG_WATCH_CALL_COUNT
 } sg_watch_call;
