@@ -177,6 +177,16 @@ static void look_in_library_path(sg_cuda_libraries *found) {
     take(found, path, SG_CUDA_CUBLASLT);
 }
 
+static void look_for_others_in_library_path(sg_cuda_libraries *found) {
+    char path[SG_CUDA_PATH_BYTES], file[32];
+    for (int i = 0; i < OTHERS && !found->other_path[0]; i++) {
+        (void)snprintf(file, sizeof file, "libcublas.so.%d", OTHER_MAJORS[i]);
+        if (!in_library_path(file, path)) continue;
+        keep(found->other_path, path);
+        found->other_major = OTHER_MAJORS[i];
+    }
+}
+
 static void look_in_environment(sg_cuda_libraries *found, const char *variable) {
     static const char *const below[] = {WHEELS, "/lib", "/targets/*/lib"};
     const char *folder = getenv(variable);
@@ -187,11 +197,12 @@ static void look_in_environment(sg_cuda_libraries *found, const char *variable) 
     for (size_t i = 0; i < sizeof below / sizeof below[0]; i++) look_below(found, folder, below[i]);
 }
 
-static void look_in_toolkits(sg_cuda_libraries *found) {
-    told(found, "/usr/local/cuda*");
-    look_in(found, "/usr/local/cuda/lib64");
-    look_below(found, "/usr/local", "/cuda-*/lib64");
-    look_below(found, "/usr/local", "/cuda*/targets/*/lib");
+static void look_in_toolkits(sg_cuda_libraries *found, const char *folder) {
+    static const char *const below[] = {"/cuda/lib64", "/cuda-*/lib64", "/cuda*/targets/*/lib"};
+    char place[SG_CUDA_PATH_BYTES];
+    (void)snprintf(place, sizeof place, "%.300s/cuda*", folder);
+    told(found, place);
+    for (size_t i = 0; i < sizeof below / sizeof below[0]; i++) look_below(found, folder, below[i]);
 }
 
 static bool complete(const sg_cuda_libraries *found) {
@@ -200,16 +211,17 @@ static bool complete(const sg_cuda_libraries *found) {
     return true;
 }
 
-static sg_code look_everywhere(const char *dir, sg_cuda_libraries *found, sg_status *status) {
+static sg_code look_everywhere(const sg_cuda_places *places, const char *dir, sg_cuda_libraries *found,
+                               sg_status *status) {
     const char *named = getenv("STEPGAUGE_CUDA_LIBS");
     sg_code code = SG_OK;
     if (dir && *dir) code = look_in_named(found, dir, "--cuda-libs", status);
     if (!code && named && *named && !complete(found)) code = look_in_named(found, named, "STEPGAUGE_CUDA_LIBS", status);
     if (code) return code;
-    if (!complete(found)) look_in_library_path(found);
+    if (!complete(found) && places->library_path) look_in_library_path(found);
     if (!complete(found)) look_in_environment(found, "VIRTUAL_ENV");
     if (!complete(found)) look_in_environment(found, "CONDA_PREFIX");
-    if (!complete(found)) look_in_toolkits(found);
+    if (!complete(found)) look_in_toolkits(found, places->toolkits);
     return SG_OK;
 }
 
@@ -250,16 +262,16 @@ static sg_code check_missing(const sg_cuda_libraries *found, sg_status *status) 
 }
 
 sg_code sg_cuda_libraries_find(const char *dir, sg_cuda_libraries *found, sg_status *status) {
+    static const sg_cuda_places SYSTEM = {"/usr/local", true};
+    return sg_cuda_libraries_find_in(&SYSTEM, dir, found, status);
+}
+
+sg_code sg_cuda_libraries_find_in(const sg_cuda_places *places, const char *dir, sg_cuda_libraries *found,
+                                  sg_status *status) {
     memset(found, 0, sizeof *found);
-    sg_code code = look_everywhere(dir, found, status);
+    sg_code code = look_everywhere(places, dir, found, status);
     if (code) return code;
-    char path[SG_CUDA_PATH_BYTES], file[32];
-    for (int i = 0; i < OTHERS && !found->path[SG_CUDA_CUBLAS][0] && !found->other_path[0]; i++) {
-        (void)snprintf(file, sizeof file, "libcublas.so.%d", OTHER_MAJORS[i]);
-        if (!in_library_path(file, path)) continue;
-        keep(found->other_path, path);
-        found->other_major = OTHER_MAJORS[i];
-    }
+    if (places->library_path && !found->path[SG_CUDA_CUBLAS][0]) look_for_others_in_library_path(found);
     return check_missing(found, status);
 }
 

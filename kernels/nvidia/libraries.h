@@ -53,6 +53,14 @@ bool sg_cuda_library_optional(sg_cuda_library which);
  * Optional libraries that are missing have an empty path and are no error. */
 sg_code sg_cuda_libraries_find(const char *dir, sg_cuda_libraries *found, sg_status *status);
 
+/* The same with other places of the system: the folder that stands for /usr/local, and whether the library path counts. */
+typedef struct sg_cuda_places {
+    const char *toolkits;
+    bool library_path;
+} sg_cuda_places;
+sg_code sg_cuda_libraries_find_in(const sg_cuda_places *places, const char *dir, sg_cuda_libraries *found,
+                                  sg_status *status);
+
 /* Opens the found library for this caller's use alone (RTLD_LOCAL); it stays open as long as the process, as its threads
  * and exit handlers do. SG_MACHINE: not found, or does not load, with the remedy. */
 sg_code sg_cuda_library_open(const sg_cuda_libraries *found, sg_cuda_library which, void **handle, sg_status *status);
