@@ -15,6 +15,8 @@ sg_code sg_cuda_refuse(const sg_op *op, const char *reason, sg_status *status) {
 static sg_prepare prepare_of(sg_op_kind kind) {
     switch (kind) {
     case SG_OP_FILL: return sg_cuda_fill;
+    case SG_OP_SOFTMAX:
+    case SG_OP_SOFTMAX_BWD: return sg_cuda_softmax;
     default: return NULL;
     }
 }

@@ -14,6 +14,7 @@
 #define SG_WARP 0xffffffffu
 
 #if defined(__CUDACC__)
+#define SG_UNROLL                    _Pragma("unroll")
 #define SG_SHARED(type, name, count) __shared__ type name[count]
 /* clang-format off */
 #define SG_LAUNCH(kernel, grid, block, stream, ...)                                                                    \
@@ -21,6 +22,7 @@
 /* clang-format on */
 #define SG_LAUNCH_TOGETHER(kernel, grid, block, stream, ...) SG_LAUNCH(kernel, grid, block, stream, __VA_ARGS__)
 #else
+#define SG_UNROLL
 #define SG_SHARED(type, name, count)                                                                                   \
     static const char name##_key = 0;                                                                                  \
     type(&name)[count] = *static_cast<type(*)[count]>(sg_emu_shared(&name##_key, sizeof(type[count])))
