@@ -2,6 +2,7 @@
 #include "kernels/module.h"
 #include "sim/launch_ranks.h"
 #include "sim/process_tree.h"
+#include "tests/support/transport_checks.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -26,23 +27,6 @@
 static sg_transport *transport;
 static int rank, ranks;
 
-/* Ends this rank with status 9 and a word why. */
-#define NEED(condition)                                                                                                \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            (void)fprintf(stderr, "rank %d, line %d: %s\n", rank, __LINE__, #condition);                               \
-            _exit(9);                                                                                                  \
-        }                                                                                                              \
-    } while (0)
-#define NEED_OK(call)                                                                                                  \
-    do {                                                                                                               \
-        sg_status status_ = {0};                                                                                       \
-        if ((call) != SG_OK) {                                                                                         \
-            (void)fprintf(stderr, "rank %d, line %d: %s\n", rank, __LINE__, status_.text);                             \
-            _exit(9);                                                                                                  \
-        }                                                                                                              \
-    } while (0)
-
 static void join(int expected, double timeout_s) {
     char library[96];
     const sg_transport_api *api;
@@ -54,154 +38,24 @@ static void join(int expected, double timeout_s) {
     NEED(strstr(library, "MPI") != NULL);
 }
 
-/* Element i of rank r: any sign and size, reproducible everywhere. */
-static float sample(int r, int64_t i) {
-    uint64_t x = (uint64_t)i * 0x9E3779B97F4A7C15u + (uint64_t)(r + 1) * 0xD1B54A32D192ED03u;
-    x ^= x >> 29, x *= 0xBF58476D1CE4E5B9u, x ^= x >> 32;
-    return (float)((double)(int64_t)x / 9.3e18) * (1.0f + (float)(i % 7));
-}
-
-static double hash_of(const void *data, size_t bytes) {
-    const unsigned char *p = data;
-    uint64_t hash = 0xCBF29CE484222325u;
-    for (size_t i = 0; i < bytes; i++) hash = (hash ^ p[i]) * 0x100000001B3u;
-    return (double)(hash >> 11); /* 53 bits: exact */
-}
-
-static void need_identical(const void *data, size_t bytes) {
-    double mine = hash_of(data, bytes), all[64];
-    NEED_OK(transport->api->gather_doubles(transport, &mine, 1, all, &status_));
-    for (int r = 1; rank == 0 && r < ranks; r++) NEED(all[r] == all[0]);
-}
-
-static float mean_at(int64_t i) {
-    double sum = 0;
-    for (int r = 0; r < ranks; r++) sum += (double)sample(r, i);
-    return (float)(sum / ranks);
-}
-
-static void reduce_f32(int64_t count) {
-    float *buffer = malloc((size_t)count * sizeof *buffer + 1);
-    NEED(buffer);
-    for (int64_t i = 0; i < count; i++) buffer[i] = sample(rank, i);
-    NEED_OK(transport->api->all_reduce_mean(transport, buffer, count, SG_F32, &status_));
-    for (int64_t i = 0; i < count; i++) NEED(fabsf(buffer[i] - mean_at(i)) <= 1.2e-7f * fabsf(mean_at(i)));
-    need_identical(buffer, (size_t)count * sizeof *buffer);
-    free(buffer);
-}
-
-static uint16_t bf16_of(float value) { /* truncates: any bf16 will do as input */
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return (uint16_t)(bits >> 16);
-}
-static float of_bf16(uint16_t half) {
-    uint32_t bits = (uint32_t)half << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static void reduce_bf16(int64_t count) {
-    uint16_t *buffer = malloc((size_t)count * sizeof *buffer);
-    NEED(buffer);
-    for (int64_t i = 0; i < count; i++) buffer[i] = bf16_of(sample(rank, i));
-    NEED_OK(transport->api->all_reduce_mean(transport, buffer, count, SG_BF16, &status_));
-    for (int64_t i = 0; i < count; i++) {
-        double sum = 0, largest = 0;
-        for (int r = 0; r < ranks; r++) {
-            double x = (double)of_bf16(bf16_of(sample(r, i)));
-            sum += x;
-            largest = fmax(largest, fabs(x));
-        }
-        /* half a unit of 8 bits of the result, and fp32's own error of the sum */
-        NEED(fabs((double)of_bf16(buffer[i]) - sum / ranks) <= fabs(sum / ranks) / 256 + largest * 1e-6);
-    }
-    need_identical(buffer, (size_t)count * sizeof *buffer);
-    free(buffer);
-}
-
-static void scatter_and_gather(int64_t part) {
-    float *whole = malloc((size_t)(part * ranks) * sizeof *whole), *mine = malloc((size_t)part * sizeof *mine);
-    NEED(whole && mine);
-    for (int64_t i = 0; i < part * ranks; i++) whole[i] = sample(rank, i);
-    NEED_OK(transport->api->reduce_scatter_mean(transport, whole, mine, part, SG_F32, &status_));
-    for (int64_t i = 0; i < part; i++)
-        NEED(fabsf(mine[i] - mean_at(rank * part + i)) <= 1.2e-7f * fabsf(mean_at(rank * part + i)));
-    NEED_OK(transport->api->all_gather(transport, mine, whole, part, SG_F32, &status_));
-    for (int64_t i = 0; i < part * ranks; i++) NEED(fabsf(whole[i] - mean_at(i)) <= 1.2e-7f * fabsf(mean_at(i)));
-    need_identical(whole, (size_t)(part * ranks) * sizeof *whole);
-    free(mine);
-    free(whole);
-}
-
-static void figures(void) {
-    double mine[3] = {rank, rank * 10.0, 0.5}, all[3 * 64] = {0};
-    NEED_OK(transport->api->gather_doubles(transport, mine, 3, all, &status_));
-    for (int r = 0; rank == 0 && r < ranks; r++) NEED(all[3 * r] == r && all[3 * r + 1] == 10 * r);
-    NEED_OK(transport->api->gather_doubles(transport, NULL, 0, all, &status_));
-    NEED_OK(transport->api->barrier(transport, &status_));
-}
-
-static void spread(void) {
-    for (int root = 0; root < ranks; root++) {
-        unsigned char data[1000];
-        memset(data, rank + 1, sizeof data);
-        NEED_OK(transport->api->broadcast(transport, data, sizeof data, root, &status_));
-        for (size_t i = 0; i < sizeof data; i++) NEED(data[i] == root + 1);
-    }
-    NEED_OK(transport->api->broadcast(transport, NULL, 0, 0, &status_));
-}
-
-static void refusals(void) {
-    float x = 1;
+static void role_reduce(int expected) {
+    join(expected, 30);
+    sg_check_reductions(transport, INT64_MAX);
+    sg_check_parts(transport, 1);
+    sg_check_parts(transport, 100003);
+    sg_check_control(transport);
+    sg_check_refusals(transport);
     sg_status status = {0};
-    NEED(transport->api->all_reduce_mean(transport, &x, 1, SG_F64, &status) == SG_BAD_INPUT);
-    NEED(transport->api->all_reduce_mean(transport, &x, -1, SG_F32, &status) == SG_BAD_INPUT);
-    NEED(transport->api->all_reduce_mean(transport, NULL, 1, SG_F32, &status) == SG_BAD_INPUT);
-    NEED(transport->api->gather_doubles(transport, NULL, 5, NULL, &status) == SG_BAD_INPUT);
-    NEED(transport->api->broadcast(transport, &x, 4, ranks, &status) == SG_BAD_INPUT);
-    NEED(transport->api->broadcast(transport, NULL, 4, 0, &status) == SG_BAD_INPUT);
     sg_transport *again;
     NEED(transport->api->join(ranks, 5, &again, NULL, 0, &status) == SG_BAD_INPUT);
     NEED(!again);
-    char why[64];
-    NEED(!transport->api->lost(transport, why, sizeof why));
-}
-
-static void role_reduce(int expected) {
-    static const int64_t counts[] = {0, 1, 2, 3, 5, 1000, 262144, 1000003, 9000001};
-    join(expected, 30);
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) reduce_f32(counts[i]);
-    reduce_bf16(1);
-    reduce_bf16(100001);
-    scatter_and_gather(1);
-    scatter_and_gather(100003);
-    figures();
-    spread();
-    refusals();
     transport->api->leave(transport);
-    sg_status status = {0};
-    NEED(transport->api->barrier(transport, &status) == SG_MACHINE);
-}
-
-static void *reduce_again_and_again(void *unused) {
-    (void)unused;
-    for (int i = 0; i < 30; i++) {
-        float buffer[4000];
-        for (int64_t k = 0; k < 4000; k++) buffer[k] = sample(rank, k);
-        NEED_OK(transport->api->all_reduce_mean(transport, buffer, 4000, SG_F32, &status_));
-        for (int64_t k = 0; k < 4000; k++) NEED(fabsf(buffer[k] - mean_at(k)) <= 1.2e-7f * fabsf(mean_at(k)));
-    }
-    return NULL;
+    NEED(transport->api->barrier(transport, &status) == SG_MACHINE); /* MPI's world is the process's own and stays */
 }
 
 static void role_threads(int expected) {
-    pthread_t thread;
     join(expected, 30);
-    NEED(pthread_create(&thread, NULL, reduce_again_and_again, NULL) == 0);
-    for (int i = 0; i < 30; i++) figures();
-    NEED(pthread_join(thread, NULL) == 0);
+    sg_check_two_threads(transport);
     transport->api->leave(transport);
 }
 
