@@ -58,6 +58,16 @@ static const char *remedy_of(const char *name) {
     return "set STEPGAUGE_MODULES to the folder that holds it";
 }
 
+/* What to do when it is there and does not load, for the loader's reason. */
+static const char *load_remedy_of(const char *name, const char *why) {
+    static const char *const runtimes[] = {"libstdc++", "GLIBCXX_", "libgcc_s"};
+    for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0]; i++)
+        if (strstr(why, runtimes[i]))
+            return "install the C++ runtime of GCC 12 or later (Debian, Ubuntu: apt install libstdc++6), and keep "
+                   "older ones out of LD_LIBRARY_PATH";
+    return remedy_of(name);
+}
+
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 /* Opens the first module file that exists. One that exists but does not load is an error: a later place would hide it. */
@@ -78,8 +88,8 @@ static sg_code open_module(const char *name, void **handle, char *path, size_t b
         *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         if (*handle) return SG_OK;
         const char *why = dlerror();
-        return sg_fail(status, SG_MACHINE, "cannot load module %s (%.300s): %s", name, why ? why : "no reason given",
-                       remedy_of(name));
+        if (!why) why = "no reason given";
+        return sg_fail(status, SG_MACHINE, "cannot load module %s (%.300s): %s", name, why, load_remedy_of(name, why));
     }
     return sg_fail(status, SG_MACHINE, "module %s is not installed (looked for %s): %s", name, searched,
                    remedy_of(name));

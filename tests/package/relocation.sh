@@ -70,6 +70,11 @@ while read -r library; do
 done < <(ldd "$tree"/lib/stepgauge/libdnnl.so.2 "$tree/bin/stepgauge" |
   grep -oE '/[^ ]*/(ld-linux-x86-64|lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s))\.so\.[0-9]+' | sort -u)
 cp -a "$tree" "$bare/take"
-main_job "in a bare root" env -i "${enter[@]}" "$(command -v chroot)" "$bare" /take/bin/stepgauge
+in_bare=(env -i "${enter[@]}" "$(command -v chroot)" "$bare" /take/bin/stepgauge)
+main_job "in a bare root" "${in_bare[@]}"
+find "$bare" -name 'libstdc++.so.6' -delete
+expect "without the C++ runtime" "step_s" "${in_bare[@]}" predict act --machine l4 --batch 8
+"${in_bare[@]}" devices >devices.txt 2>&1 && fail "without the C++ runtime the machine is not ready"
+grep -qF "apt install libstdc++6" devices.txt || fail "without the C++ runtime: no remedy: $(cat devices.txt)"
 finish
 echo "relocation is as promised, in a bare root too"
