@@ -276,8 +276,10 @@ run_tests portable cpu
 [ "$device" = cpu ] || test_gpu
 gauge devices 30 devices
 if [ "$device" = cuda ]; then
-  for what in gemm memory copy launch; do
-    gauge "bench-$what" 45 bench "$what" --device cuda -o "$out/run.h5"
+  # gemm on every device that is here: what the GPU gains, and where the transfer eats it.
+  gauge bench-gemm 75 bench gemm --time-budget 25 --quiet -o "$out/run.h5"
+  for what in memory copy launch; do
+    gauge "bench-$what" 30 bench "$what" --device cuda --time-budget 10 --quiet -o "$out/run.h5"
   done
   # --time-budget is for each batch; the limits are for the whole command.
   act=(--batch 8,16,32 --time-budget 12)
@@ -291,7 +293,7 @@ else
   ppo=(--steps-per-env 4 --time-budget 1) envs=(8 16 32)
 fi
 if [ "$gpus" -gt 1 ]; then
-  gauge bench-collective 60 bench collective --gpus "$gpus" -o "$out/run.h5"
+  gauge bench-collective 60 bench collective --device cuda --gpus "$gpus" --time-budget 20 --quiet -o "$out/run.h5"
 fi
 gauge measure-act 75 measure act --device "$device" "${act[@]}" --quiet -o "$out/run.h5"
 gauge measure-smolvla 75 measure smolvla --device "$device" "${smolvla[@]}" --quiet -o "$out/run.h5"

@@ -53,12 +53,12 @@ printf 'test_one\ntest_two\n' >fake/tests/gpu.txt
 chmod +x fake/bin/stepgauge fake/tests/test_*
 
 begin_s=$SECONDS
-ends "failing steps" 1 env CUDA_VISIBLE_DEVICES=0,1 "$script" --deadline 10 --out failing fake
-[ $((SECONDS - begin_s)) -le 12 ] || fail "failing steps: $((SECONDS - begin_s)) s, the deadline was 10 s"
+ends "failing steps" 1 env CUDA_VISIBLE_DEVICES=0,1 "$script" --deadline 12 --out failing fake
+[ $((SECONDS - begin_s)) -le 14 ] || fail "failing steps: $((SECONDS - begin_s)) s, the deadline was 12 s"
 has "failing steps" 'passed +tests/test_one'
 has "failing steps" 'skipped +tests/test_two'
 has "failing steps" 'skipped: one GPU is here'
-has "failing steps" 'passed +bin/stepgauge bench collective --gpus 2'
+has "failing steps" 'passed +bin/stepgauge bench collective --device cuda --gpus 2 '
 has "failing steps" 'status 3 +bin/stepgauge measure act'
 has "failing steps" 'no such luck'
 has "failing steps" 'over [0-9]+ s +bin/stepgauge measure smolvla'
