@@ -25,7 +25,7 @@ function(sg_install_licence name package component)
   endif()
   file(REAL_PATH ${text} text)
   set_property(GLOBAL APPEND PROPERTY SG_PACKAGES_TAKEN ${package})
-  install(FILES ${text} DESTINATION ${SG_LICENCE_DIR} RENAME ${name}.txt COMPONENT ${component})
+  install(FILES ${text} DESTINATION ${SG_LICENCE_DIR} RENAME ${name}.txt COMPONENT ${component} ${ARGN})
 endfunction()
 
 # What the archives are made of, and nothing else, is built by the target "packaged".
@@ -121,7 +121,7 @@ function(sg_package_tests)
   endforeach()
   install(RUNTIME_DEPENDENCY_SET test_libraries PRE_EXCLUDE_REGEXES ${SG_HOST_LIBRARIES}
           LIBRARY DESTINATION ${SG_MODULE_DIR} COMPONENT tests EXCLUDE_FROM_ALL)
-  sg_install_licence(cmocka libcmocka0 tests)
+  sg_install_licence(cmocka libcmocka0 tests EXCLUDE_FROM_ALL)
 endfunction()
 
 # ---- archives ----------------------------------------------------------------------------------------------------
