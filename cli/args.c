@@ -19,7 +19,7 @@ typedef enum sg_arg_type {
     ARG_IMAGE_SIZE /* HxW */
 } sg_arg_type;
 
-/* Groups: p policy, d device, m how a measurement runs, t how long it lasts, f measuring again, w machine, u how sure, l plan, o output file, g the framework's own times, i listing, j everywhere. */
+/* Groups: p policy, d device, m how a measurement runs, t how long it lasts, f measuring again, w machine, u how sure, l plan, o output file, g the framework's own times, i listing, c CUDA's libraries, j everywhere. */
 typedef struct sg_arg {
     const char *name, *value;
     char group;
@@ -56,6 +56,7 @@ static const sg_arg table[] = {
     {"--gpus", "N[,N..]", 'p', ARG_INT_LIST, AT(ranks), 1, "the same, one GPU each"},
     {"--interval", "P", 'u', ARG_POSITIVE, AT(interval), 0, "probability of the intervals (0.9)"},
     {"--device", "D", 'd', ARG_TEXT, AT(device), 0, "cpu"},
+    {"--cuda-libs", "DIR", 'c', ARG_TEXT, AT(cuda_libs), 0, "folder in which CUDA libraries are looked for first"},
     {"--threads", "N", 'm', ARG_INT, AT(threads), 1, "compute threads (default: all that may be used)"},
     {"--seed", "N", 'p', ARG_INT, AT(seed), 0, "seed of weights, data, noise and masks (1)"},
     {"--time-budget", "S", 't', ARG_POSITIVE, AT(time_budget_s), 0, "seconds to spend measuring"},

@@ -36,7 +36,7 @@ typedef struct sg_args {
     sg_repeat set;
 
     /* where and how */
-    const char *machine, *device;
+    const char *machine, *device, *cuda_libs;
     sg_int_list ranks, workers;
     int64_t threads, seed;
     double time_budget_s, interval;

@@ -1,17 +1,16 @@
 /* devices: what is here, and is it ready to train; if not, why, and what to do. */
 #include "cli/commands.h"
+#include "cli/gpus.h"
 #include "cli/show.h"
 #include "kernels/module.h"
 #include "sim/measure.h"
 
-#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct device_row {
-    char kind[16], name[160], state[400];
+    char kind[16], name[160], state[1200];
     bool ready;
 } device_row;
 
@@ -50,27 +49,11 @@ static void look_at_cpu(device_row *row) {
     api->close(device);
 }
 
-/* Without the CUDA device there is still an answer: is there a GPU and a driver at all? */
-static void look_at_gpus(device_row *row) {
+static void look_at_gpus(const sg_gpu_survey *survey, device_row *row) {
     (void)snprintf(row->kind, sizeof row->kind, "cuda");
-    glob_t nodes;
-    size_t gpus = glob("/dev/nvidia[0-9]*", 0, NULL, &nodes) == 0 ? nodes.gl_pathc : 0;
-    if (gpus) globfree(&nodes);
-    bool driver = access("/proc/driver/nvidia/version", R_OK) == 0;
-    if (!gpus && !driver)
-        (void)snprintf(row->state, sizeof row->state,
-                       "none: no NVIDIA device node and no driver; 'predict --machine NAME' and "
-                       "'plan' answer for GPUs that are elsewhere");
-    else if (!driver)
-        (void)snprintf(row->state, sizeof row->state,
-                       "not ready: %zu device node(s) but no NVIDIA driver is loaded: install "
-                       "the driver and load it (modprobe nvidia)",
-                       gpus);
-    else
-        (void)snprintf(row->state, sizeof row->state,
-                       "%zu NVIDIA GPU(s) with a driver; this build measures on CPUs only: import "
-                       "a training log of the GPU ('fit --log') or predict from its data sheet",
-                       gpus);
+    (void)snprintf(row->name, sizeof row->name, "%s", survey->name);
+    (void)snprintf(row->state, sizeof row->state, "%s", survey->state);
+    row->ready = survey->ready;
 }
 
 static void look_at_ranks(device_row *row) {
@@ -86,29 +69,59 @@ static void look_at_ranks(device_row *row) {
     }
 }
 
+/* A row's text may hold a path or a variable of any bytes. */
+static json_t *json_row(const device_row *row) {
+    json_t *object = json_pack("{s:s, s:s, s:b}", "kind", row->kind, "name", row->name, "ready", (int)row->ready);
+    json_t *state = json_string(row->state);
+    (void)json_object_set_new(object, "state", state ? state : json_string("(not UTF-8)"));
+    return object;
+}
+
+enum { CPU, CUDA, RANKS, ROWS };
+
+static int show_json(const sg_machine_record *machine, const device_row *rows, const sg_gpu_survey *survey) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < ROWS; i++) {
+        json_t *row = json_row(&rows[i]);
+        if (i == CUDA) sg_gpu_survey_json(survey, row);
+        (void)json_array_append_new(list, row);
+    }
+    json_t *object = json_pack("{s:{s:s, s:s, s:s, s:I, s:I, s:I, s:f}, s:o}", "machine", "hostname", machine->hostname,
+                               "cpu", machine->cpu, "os", machine->os, "cores", (json_int_t)machine->cores, "threads",
+                               (json_int_t)machine->threads, "memory_bytes", (json_int_t)machine->memory_bytes,
+                               "clock_mhz", machine->clock_mhz, "devices", list);
+    return sg_json_print(object, rows[CPU].ready ? SG_OK : SG_NO);
+}
+
+static int show_text(const sg_machine_record *machine, const device_row *rows, const sg_gpu_survey *survey) {
+    printf("%s: %s, %lld cores, %s, %s\n\n", machine->hostname, machine->cpu, (long long)machine->cores,
+           sg_show_bytes((double)machine->memory_bytes).s, machine->os);
+    for (size_t i = 0; i < ROWS; i++)
+        printf("  %-6s %s%s%s\n", rows[i].kind, rows[i].name, rows[i].name[0] ? "\n         " : "", rows[i].state);
+    sg_gpu_survey_print(survey);
+    return rows[CPU].ready ? SG_OK : SG_NO;
+}
+
 int sg_cmd_devices(const sg_args *args) {
     sg_machine_record machine = {0};
-    sg_machine_describe(&machine);
-    device_row rows[3];
-    memset(rows, 0, sizeof rows);
-    look_at_cpu(&rows[0]);
-    look_at_gpus(&rows[1]);
-    look_at_ranks(&rows[2]);
-    if (args->json) {
-        json_t *list = json_array();
-        for (size_t i = 0; i < 3; i++)
-            (void)json_array_append_new(list,
-                                        json_pack("{s:s, s:s, s:b, s:s}", "kind", rows[i].kind, "name", rows[i].name,
-                                                  "ready", (int)rows[i].ready, "state", rows[i].state));
-        json_t *object = json_pack("{s:{s:s, s:s, s:s, s:I, s:I, s:I, s:f}, s:o}", "machine", "hostname",
-                                   machine.hostname, "cpu", machine.cpu, "os", machine.os, "cores",
-                                   (json_int_t)machine.cores, "threads", (json_int_t)machine.threads, "memory_bytes",
-                                   (json_int_t)machine.memory_bytes, "clock_mhz", machine.clock_mhz, "devices", list);
-        return sg_json_print(object, rows[0].ready ? SG_OK : SG_NO);
+    device_row rows[ROWS];
+    sg_status status = {0};
+    sg_gpu_survey *survey = malloc(sizeof *survey);
+    if (!survey) {
+        (void)sg_fail_memory(&status, sizeof *survey, "what is known of the GPUs");
+        return sg_show_error(args, &status);
     }
-    printf("%s: %s, %lld cores, %s, %s\n\n", machine.hostname, machine.cpu, (long long)machine.cores,
-           sg_show_bytes((double)machine.memory_bytes).s, machine.os);
-    for (size_t i = 0; i < 3; i++)
-        printf("  %-6s %s%s%s\n", rows[i].kind, rows[i].name, rows[i].name[0] ? "\n         " : "", rows[i].state);
-    return rows[0].ready ? SG_OK : SG_NO;
+    if (sg_gpu_survey_make(args->cuda_libs, survey, &status) != SG_OK) {
+        free(survey);
+        return sg_show_error(args, &status);
+    }
+    sg_machine_describe(&machine);
+    memset(rows, 0, sizeof rows);
+    look_at_cpu(&rows[CPU]);
+    look_at_gpus(survey, &rows[CUDA]);
+    look_at_ranks(&rows[RANKS]);
+    int result = args->json ? show_json(&machine, rows, survey) : show_text(&machine, rows, survey);
+    sg_gpu_survey_clear(survey);
+    free(survey);
+    return result;
 }

@@ -29,10 +29,33 @@ sg_measure_options sg_measuring_options(const sg_args *args, const volatile int 
 }
 
 json_t *sg_json_machine(const sg_machine_record *m) {
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:f}", "hostname", m->hostname, "cpu", m->cpu,
-                     "device", m->device, "os", m->os, "library", m->library, "program_version", m->program_version,
-                     "cores", (json_int_t)m->cores, "threads", (json_int_t)m->threads, "memory_bytes",
-                     (json_int_t)m->memory_bytes, "clock_mhz", m->clock_mhz);
+    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:f}", "hostname", m->hostname, "cpu",
+                               m->cpu, "device", m->device, "os", m->os, "library", m->library, "program_version",
+                               m->program_version, "cores", (json_int_t)m->cores, "threads", (json_int_t)m->threads,
+                               "memory_bytes", (json_int_t)m->memory_bytes, "clock_mhz", m->clock_mhz);
+    if (m->gpus > 0)
+        (void)json_object_set_new(object, "gpus",
+                                  json_pack("{s:I, s:s, s:s, s:s, s:I}", "count", (json_int_t)m->gpus, "name", m->gpu,
+                                            "driver", m->gpu_driver, "topology", m->gpu_topology, "memory_bytes",
+                                            (json_int_t)m->gpu_memory_bytes));
+    return object;
+}
+
+/* What was not told is absent. */
+static json_t *json_gpu(const sg_gpu_conditions *g) {
+    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I}", "name", g->name, "driver", g->driver, "bus",
+                               g->bus, "libraries", g->libraries, "throttle", g->throttle, "samples",
+                               (json_int_t)g->samples, "other_processes", (json_int_t)g->other_processes);
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {{"sm_clock_mhz", g->sm_clock_mhz},    {"memory_clock_mhz", g->memory_clock_mhz},
+                   {"temperature_c", g->temperature_c},  {"power_w", g->power_w},
+                   {"power_limit_w", g->power_limit_w},  {"pcie_generation", (double)g->pcie_generation},
+                   {"pcie_width", (double)g->pcie_width}};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        if (numbers[i].value > 0) (void)json_object_set_new(object, numbers[i].name, json_real(numbers[i].value));
+    return object;
 }
 
 static bool is_ppo(const sg_point *p) {
@@ -59,6 +82,7 @@ json_t *sg_json_point(const sg_point *p) {
     (void)json_object_set_new(object, "disturbed", json_boolean(p->disturbed));
     (void)json_object_set_new(object, "disturbed_why", json_string(p->disturbed_why));
     (void)json_object_set_new(object, "source", json_string(p->source));
+    if (p->gpu.bus[0]) (void)json_object_set_new(object, "gpu", json_gpu(&p->gpu));
     return object;
 }
 

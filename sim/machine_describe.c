@@ -1,9 +1,11 @@
 /* machine_describe.c: this host, for the head of a run file. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "kernels/nvidia/nvml.h"
 #include "sim/host_state.h"
 #include "sim/measure.h"
 
@@ -20,6 +22,47 @@ static void value_in(const char *path, const char *key, char separator, char *ou
         break;
     }
     (void)fclose(f);
+}
+
+static bool is_listed(const char *list, const char *text) {
+    size_t n = strlen(text);
+    for (const char *at = list; (at = strstr(at, text)) != NULL; at++)
+        if ((at == list || at[-1] == ' ') && (at[n] == ',' || at[n] == '\0')) return true;
+    return false;
+}
+
+/* Appends the text behind a comma, once and whole, if there is room. */
+static void add_once(char *list, size_t bytes, const char *text) {
+    size_t used = strlen(list), n = strlen(text);
+    if (n == 0 || is_listed(list, text) || used + n + 3 > bytes) return;
+    if (used) {
+        memcpy(list + used, ", ", 2);
+        used += 2;
+    }
+    memcpy(list + used, text, n + 1);
+}
+
+static void describe_gpus(sg_machine_record *m) {
+    sg_nvml *nvml;
+    sg_gpu_state *g = malloc(sizeof *g);
+    if (g && sg_nvml_open(NULL, &nvml, NULL) == SG_OK) {
+        int n = sg_nvml_count(nvml);
+        char connection[8];
+        m->gpus = n;
+        (void)snprintf(m->gpu_driver, sizeof m->gpu_driver, "%.31s", sg_nvml_driver(nvml));
+        for (int i = 0; i < n; i++) {
+            if (sg_nvml_read(nvml, i, g, NULL) != SG_OK) continue;
+            int64_t bytes = g->total_bytes < INT64_MAX ? (int64_t)g->total_bytes : 0;
+            add_once(m->gpu, sizeof m->gpu, g->name);
+            if (bytes && (!m->gpu_memory_bytes || bytes < m->gpu_memory_bytes)) m->gpu_memory_bytes = bytes;
+            for (int k = 0; k < i; k++) {
+                sg_nvml_connection(nvml, k, i, connection);
+                add_once(m->gpu_topology, sizeof m->gpu_topology, connection);
+            }
+        }
+        sg_nvml_close(nvml);
+    }
+    free(g);
 }
 
 void sg_machine_describe(sg_machine_record *m) {
@@ -41,4 +84,5 @@ void sg_machine_describe(sg_machine_record *m) {
     m->threads = state.processors;
     m->memory_bytes = pages > 0 && page > 0 ? (int64_t)pages * page : 0;
     m->clock_mhz = state.clock_mhz;
+    describe_gpus(m);
 }

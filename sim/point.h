@@ -103,7 +103,7 @@ typedef struct sg_machine_record {
     double clock_mhz;
     /* GPUs as the driver tells of them; 0 and "" where there are none */
     int64_t gpus, gpu_memory_bytes;                            /* memory: of the smallest */
-    char gpu[SG_NAME_BYTES], gpu_driver[32], gpu_topology[32]; /* name of the first, "mixed: ..." when they differ */
+    char gpu[SG_NAME_BYTES], gpu_driver[32], gpu_topology[32]; /* names, connections: each once, by commas */
 } sg_machine_record;
 
 #endif

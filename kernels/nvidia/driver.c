@@ -234,6 +234,11 @@ static void failed_init(const char *visible, sg_nvidia_driver *d) {
     }
 }
 
+/* WSL and containers may not tell the version. */
+static const char *version_of(const sg_nvidia_driver *d) {
+    return d->version[0] ? d->version : "of unknown version";
+}
+
 static void answer(const char *root, const char *visible, sg_nvidia_driver *d) {
     if (!d->library)
         without_library(root, d);
@@ -242,13 +247,13 @@ static void answer(const char *root, const char *visible, sg_nvidia_driver *d) {
              "the NVIDIA driver %s supports CUDA %d.%d, this program's CUDA libraries need CUDA 13: install driver %d "
              "or "
              "newer (Ubuntu: apt install nvidia-driver-%d) and reboot",
-             d->version, d->cuda_version / 1000, d->cuda_version / 10 % 100, SG_DRIVER_NEEDED, SG_DRIVER_NEEDED);
+             version_of(d), d->cuda_version / 1000, d->cuda_version / 10 % 100, SG_DRIVER_NEEDED, SG_DRIVER_NEEDED);
     else if (d->cuda_error != CUDA_OK)
         failed_init(visible, d);
     else if (d->devices == 0)
         no_device(visible, d);
     else
-        tell(d, SG_DRIVER_READY, "driver %s, CUDA %d.%d, %d GPU(s)", d->version, d->cuda_version / 1000,
+        tell(d, SG_DRIVER_READY, "driver %s, CUDA %d.%d, %d GPU(s)", version_of(d), d->cuda_version / 1000,
              d->cuda_version / 10 % 100, d->devices);
 }
 
