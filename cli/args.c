@@ -15,11 +15,12 @@ typedef enum sg_arg_type {
     ARG_REAL,     /* >= low */
     ARG_POSITIVE, /* > 0 */
     ARG_INT_LIST, /* a,b,c each >= low */
+    ARG_BATCH,    /* the same, or "auto" */
     ARG_REPEAT,
     ARG_IMAGE_SIZE /* HxW */
 } sg_arg_type;
 
-/* Groups: p policy, d device, m how a measurement runs, t how long it lasts, f measuring again, w machine, u how sure, l plan, o output file, g the framework's own times, i listing, c CUDA's libraries, j everywhere. */
+/* Groups: p policy, d device, c CUDA libraries, m how a measurement runs, t how long it lasts, f measuring again, w machine, u how sure, l plan, o output file, g the framework's own times, i listing, j everywhere. */
 typedef struct sg_arg {
     const char *name, *value;
     char group;
@@ -31,7 +32,7 @@ typedef struct sg_arg {
 
 #define AT(field) offsetof(sg_args, field)
 static const sg_arg table[] = {
-    {"--batch", "B[,B..]", 'p', ARG_INT_LIST, AT(batch), 1, "samples per process and micro-step"},
+    {"--batch", "B[,B..]", 'p', ARG_BATCH, AT(batch), 1, "samples per process and micro-step; measure: auto"},
     {"--cameras", "N", 'p', ARG_INT, AT(cameras), 0, "cameras"},
     {"--image-size", "HxW", 'p', ARG_IMAGE_SIZE, AT(image_height), 1, "pixels of each camera, height x width"},
     {"--state-dim", "N", 'p', ARG_INT, AT(state_dim), 1, "width of the robot state"},
@@ -53,10 +54,13 @@ static const sg_arg table[] = {
     {"--machine", "M", 'w', ARG_TEXT, AT(machine), 0, "machine name, data sheet (.yaml) or fitted file (.h5)"},
     {"--workers", "N[,N..]", 'p', ARG_INT_LIST, AT(workers), 0, "data loader workers per process"},
     {"--ranks", "N[,N..]", 'p', ARG_INT_LIST, AT(ranks), 1, "data-parallel processes"},
-    {"--gpus", "N[,N..]", 'p', ARG_INT_LIST, AT(ranks), 1, "the same, one GPU each"},
+    {"--gpus", "N[,N..]", 'p', ARG_INT_LIST, AT(gpus), 1, "the same, one GPU each"},
     {"--interval", "P", 'u', ARG_POSITIVE, AT(interval), 0, "probability of the intervals (0.9)"},
-    {"--device", "D", 'd', ARG_TEXT, AT(device), 0, "cpu"},
-    {"--cuda-libs", "DIR", 'c', ARG_TEXT, AT(cuda_libs), 0, "folder in which CUDA libraries are looked for first"},
+    {"--device", "D", 'd', ARG_TEXT, AT(device), 0, "cpu or cuda (default: cuda where a GPU is ready)"},
+    {"--host", "H", 'm', ARG_TEXT, AT(host), 0, "cuda: emulated (the framework's host time) or native"},
+    {"--cuda-graph", NULL, 'm', ARG_FLAG, AT(cuda_graph), 0, "cuda: record the update once and replay it"},
+    {"--conv", "M", 'm', ARG_TEXT, AT(conv), 0, "cuda: benchmark (default) or heuristic choice of convolutions"},
+    {"--cuda-libs", "DIR", 'c', ARG_TEXT, AT(cuda_libs), 0, "where the CUDA libraries are looked for first"},
     {"--threads", "N", 'm', ARG_INT, AT(threads), 1, "compute threads (default: all that may be used)"},
     {"--seed", "N", 'p', ARG_INT, AT(seed), 0, "seed of weights, data, noise and masks (1)"},
     {"--time-budget", "S", 't', ARG_POSITIVE, AT(time_budget_s), 0, "seconds to spend measuring"},
@@ -99,7 +103,7 @@ static sg_code unknown_option(const char *name, sg_status *status) {
 
 /* What the program can count with: list values are ints further on, other numbers pass through doubles. */
 static int64_t highest(const sg_arg *arg) {
-    return arg->type == ARG_INT_LIST ? INT32_MAX : INT64_C(1) << 53;
+    return arg->type == ARG_INT_LIST || arg->type == ARG_BATCH ? INT32_MAX : INT64_C(1) << 53;
 }
 
 static sg_code parse_int(const sg_arg *arg, const char *text, char **end, int64_t *out, sg_status *status) {
@@ -176,6 +180,9 @@ static sg_code store(const sg_arg *arg, const char *text, sg_args *args, sg_stat
     case ARG_REAL:
     case ARG_POSITIVE: return parse_real(arg, text, field, status);
     case ARG_INT_LIST: return parse_int_list(arg, text, field, status);
+    case ARG_BATCH:
+        args->batch_auto = strcmp(text, "auto") == 0;
+        return args->batch_auto ? SG_OK : parse_int_list(arg, text, field, status);
     case ARG_IMAGE_SIZE: return parse_image_size(arg, text, args, status);
     case ARG_REPEAT: {
         sg_repeat *repeat = field;
@@ -262,6 +269,9 @@ sg_code sg_args_parse(int argc, char **argv, sg_args *args, sg_status *status) {
     if (args->interval >= 1)
         return sg_fail(status, SG_BAD_INPUT, "--interval %g: a probability between 0 and 1 is expected, such as 0.9",
                        args->interval);
+    if (args->gpus.n && args->ranks.n)
+        return sg_fail(status, SG_BAD_INPUT, "--gpus and --ranks say the same: leave out one of them");
+    if (args->gpus.n) args->ranks = args->gpus;
     return check_taken(args->command, given, status);
 }
 

@@ -36,8 +36,9 @@ typedef struct sg_args {
     sg_repeat set;
 
     /* where and how */
-    const char *machine, *device, *cuda_libs;
-    sg_int_list ranks, workers;
+    const char *machine, *device, *host, *conv, *cuda_libs;
+    sg_int_list ranks, gpus, workers; /* gpus: as given; ranks then has the same values */
+    bool batch_auto, cuda_graph;
     int64_t threads, seed;
     double time_budget_s, interval;
     int64_t min_iterations;

@@ -4,7 +4,7 @@
 static const sg_command commands[] = {
     {"gauge", "gauge POLICY [--dataset D] [options]",
      "Measure this machine briefly, fit, and tell what the training needs here and what to rent",
-     "stepgauge gauge act --dataset ~/data/pick_and_place --time-budget 100", "pdmtwulogj", sg_cmd_gauge},
+     "stepgauge gauge act --dataset ~/data/pick_and_place --time-budget 100", "pdcmtwulogj", sg_cmd_gauge},
     {"devices", "devices [--cuda-libs DIR] [--json]", "What is here, and is it ready to train", "stepgauge devices",
      "cj", sg_cmd_devices},
     {"inspect", "inspect POLICY [options]",
@@ -12,7 +12,7 @@ static const sg_command commands[] = {
      "stepgauge inspect act --batch 8 --cameras 2", "pdij", sg_cmd_inspect},
     {"measure", "measure POLICY --batch B[,B..] [-o run.h5]",
      "Run the training step for real and record phases and memory", "stepgauge measure act --batch 1,2,4 -o run.h5",
-     "pdmtfoj", sg_cmd_measure},
+     "pdcmtfwoj", sg_cmd_measure},
     {"fit", "fit run.h5 [POLICY] [-o machine.h5] [--probe FILE] [--log FILE]",
      "Fit a machine and the law of the step to measurements", "stepgauge fit run.h5 --probe probe.json -o here.h5",
      "ogwpdmj", sg_cmd_fit},

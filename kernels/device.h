@@ -56,8 +56,9 @@ typedef struct sg_device_options {
     int index;           /* which of several devices */
     int threads;         /* cpu: 0 = all that the affinity mask allows */
     const void *machine; /* virtual: const sg_machine *; others NULL */
-    /* cuda: seconds of host time of the framework by sg_host_class, SG_HOST_CLASS_COUNT of them, which host_work really
-     * spends (less what the calls before it took themselves); NULL: none, the host is this program's own. Copied by open. */
+    /* cuda: seconds of host time of the framework by sg_host_class, then its bookkeeping of one optimizer step beside what
+     * it does per tensor: SG_HOST_CLASS_COUNT + 1 of them, which host_work really spends (less what the calls before it took
+     * themselves). NULL: none, the host is this program's own. Copied by open. */
     const double *host_s;
     bool benchmark;          /* cuda: time the first convolution plans and keep the fastest (cuDNN benchmark mode) */
     const char *library_dir; /* cuda: a folder in which the CUDA libraries are looked for first; NULL: none */

@@ -90,17 +90,38 @@ void sg_batch_hand_close(const sg_batch_maker *m, sg_batch_hand *hand) {
     *hand = (sg_batch_hand){0};
 }
 
+static bool is_pinned(const sg_batch_maker *m) {
+    return m->api && m->api->host_alloc;
+}
+
+static sg_code take_memory(const sg_batch_maker *m, uint64_t bytes, void **memory, sg_status *status) {
+    if (!bytes) bytes = 1;
+    if (!is_pinned(m)) {
+        *memory = calloc(1, bytes);
+        return *memory ? SG_OK : sg_fail_memory(status, bytes, "a batch");
+    }
+    sg_code code = m->api->host_alloc(m->device, bytes, memory, status);
+    if (!code) memset(*memory, 0, bytes);
+    return code;
+}
+
+static void give_memory(const sg_batch_maker *m, void *memory) {
+    if (is_pinned(m) && memory)
+        m->api->host_free(m->device, memory);
+    else
+        free(memory);
+}
+
 sg_code sg_batch_new(const sg_batch_maker *m, void ***data, sg_status *status) {
     size_t n = m->training->n_inputs;
     void **d = calloc(n + 1, sizeof *d);
     if (!d) return sg_fail_memory(status, n * sizeof *d, "a batch");
     for (size_t i = 0; i < n; i++) {
         if (m->training->inputs[i].source == SG_INPUT_STORAGE) continue;
-        uint64_t bytes = sg_desc_span_bytes(desc_of(m->training, i));
-        d[i] = calloc(1, bytes ? bytes : 1);
-        if (!d[i]) {
+        sg_code code = take_memory(m, sg_desc_span_bytes(desc_of(m->training, i)), &d[i], status);
+        if (code) {
             sg_batch_free(m, d);
-            return sg_fail_memory(status, bytes, m->training->inputs[i].name);
+            return sg_fail_in(status, "a batch's %s", m->training->inputs[i].name);
         }
     }
     *data = d;
@@ -108,7 +129,7 @@ sg_code sg_batch_new(const sg_batch_maker *m, void ***data, sg_status *status) {
 }
 
 void sg_batch_free(const sg_batch_maker *m, void **data) {
-    for (size_t i = 0; data && i < m->training->n_inputs; i++) free(data[i]);
+    for (size_t i = 0; data && i < m->training->n_inputs; i++) give_memory(m, data[i]);
     free(data);
 }
 

@@ -2,7 +2,7 @@
 #ifndef SG_SIM_BATCH_MAKER_H
 #define SG_SIM_BATCH_MAKER_H
 
-#include "kernels/status.h"
+#include "kernels/device.h"
 #include "models/training.h"
 #include "sim/frame_codec.h"
 
@@ -12,6 +12,9 @@ typedef struct sg_batch_maker {
     uint64_t seed;
     int rank, ranks;
     bool fixed;             /* every step gets the batch of the first */
+    /* batches lie in this device's pinned memory, where it has such; NULL: any memory */
+    const sg_device_api *api;
+    sg_device *device;
     sg_frame_codec **codec; /* per input: NULL where it holds no camera frames; inputs of one size share one */
 } sg_batch_maker;
 

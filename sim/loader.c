@@ -142,6 +142,8 @@ static sg_code open_running(sg_loader *l, sg_status *status) {
     const sg_loader_options *o = &l->options;
     sg_code code = sg_batch_maker_open(o->training, o->seed, o->rank, o->ranks, &l->maker, status);
     l->maker.fixed = o->fixed;
+    l->maker.api = o->api;
+    l->maker.device = o->device;
     if (!code) code = open_slots(l, status);
     if (code) return code;
     if (pthread_mutex_init(&l->mutex, NULL)) return sg_fail(status, SG_MACHINE, "a loader: no mutex");

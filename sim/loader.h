@@ -6,7 +6,7 @@
 #ifndef SG_SIM_LOADER_H
 #define SG_SIM_LOADER_H
 
-#include "kernels/status.h"
+#include "kernels/device.h"
 #include "models/training.h"
 
 typedef struct sg_loader sg_loader;
@@ -17,6 +17,9 @@ typedef struct sg_loader_options {
     int prefetch;                /* batches per worker; 0 = 4 (LeRobot's prefetch_factor) */
     uint64_t seed;
     int rank, ranks;
+    /* the device that batches go to: its pinned memory holds them, where it has such; NULL: any memory */
+    const sg_device_api *api;
+    sg_device *device;
     bool fixed;      /* tests: every step gets the batch of the first */
     bool simulated;  /* nothing runs; a batch costs frames x frame_s + sample_s x batch of one worker */
     double frame_s;  /* simulated: seconds per frame of one worker */

@@ -48,9 +48,21 @@ static bool steps_of_kind(const sg_training *t, sg_step_kind kind) {
     return false;
 }
 
+/* A GPU says itself when its memory is full. How much would have been enough is known without it. */
+static sg_code explain_full_gpu(const session *s, sg_status *status) {
+    uint64_t needed = 0;
+    if (sg_training_reserved_bytes(s->training, s->ranks, &needed, NULL) != SG_OK || needed <= s->info.free_bytes)
+        return SG_NO; /* refused for another reason, or a matter of fragments: the device's own words stay */
+    return sg_fail(status, SG_NO,
+                   "batch %lld does not fit: needs %.1f GiB, %.1f GiB free on %s: take a smaller batch (--batch auto finds "
+                   "the largest), accumulate, or use a lower precision",
+                   (long long)s->training->batch, (double)needed / 0x1p30, (double)s->info.free_bytes / 0x1p30,
+                   s->info.name);
+}
+
 /* On host memory a training that does not fit ends in a killed process, not in an error: so it is asked before. */
 static sg_code check_memory(const session *s, sg_status *status) {
-    if (s->info.executes && strcmp(s->info.kind, "cuda") == 0) return SG_OK;
+    if (s->info.caching) return SG_OK;
     const sg_training *t = s->training;
     uint64_t needed = sg_training_peak_bytes(t), batch = 0, available = sg_host_available_bytes();
     for (size_t i = 0; i < t->n_inputs; i++)
@@ -66,7 +78,11 @@ static sg_code check_memory(const session *s, sg_status *status) {
 }
 
 static sg_code open_device(session *s, sg_status *status) {
-    const sg_device_options open = {.threads = (int)s->config->threads};
+    const sg_device_options open = {.index = s->options->device_index,
+                                    .threads = (int)s->config->threads,
+                                    .host_s = s->options->host_s,
+                                    .benchmark = !s->options->heuristic_conv,
+                                    .library_dir = s->options->library_dir};
     sg_code code = s->api->open(&open, &s->device, status);
     if (!code) code = s->api->info(s->device, &s->info, status);
     if (code || s->ranks == 1) return code;
@@ -91,7 +107,9 @@ static sg_code open_session(session *s, sg_status *status) {
                                           .prefetch = o->prefetch,
                                           .seed = o->seed,
                                           .rank = o->rank,
-                                          .ranks = s->ranks};
+                                          .ranks = s->ranks,
+                                          .api = s->api,
+                                          .device = s->device};
         code = sg_loader_open(&loader, &s->loader, status);
     }
     if (!code && steps_of_kind(t, SG_STEP_ENVIRONMENT)) {
@@ -108,6 +126,7 @@ static sg_code open_session(session *s, sg_status *status) {
                                   .comm = s->comm,
                                   .loader = s->loader,
                                   .environment = s->environment,
+                                  .graph = o->graph,
                                   .placed_storages = strcmp(t->framework, "native") == 0 && !s->info.caching};
     return sg_walker_open(t, &walk, &s->walker, status);
 }
@@ -350,6 +369,7 @@ sg_code sg_measure_training(const sg_training *training, const sg_device_api *ap
     sg_host_reset_peak_resident();
     sg_code code = open_session(&s, status);
     if (!code) code = run_protocol(&s, point, status);
+    if (code == SG_NO && s.info.caching) code = explain_full_gpu(&s, status);
     close_session(&s);
     if (code) {
         sg_point_clear(point);

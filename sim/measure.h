@@ -9,7 +9,12 @@
 struct sg_transport;
 
 typedef struct sg_measure_options {
-    const char *device;                             /* "cpu" (module "cpu") */
+    const char *device;                             /* "cpu" or "cuda": the module */
+    int device_index;                               /* cuda: which GPU */
+    const double *host_s;    /* cuda: the framework's host time, see sg_device_options; NULL: this program's own host */
+    bool heuristic_conv;     /* cuda: convolutions by cuDNN's first proposal; false: the fastest of several, timed */
+    bool graph;              /* cuda: the update is recorded once and replayed */
+    const char *library_dir; /* cuda: where the CUDA libraries are looked for first; NULL: none */
     int threads;                                    /* 0 = this rank's share of what the affinity mask allows */
     int workers, prefetch;                          /* loader threads; 0 workers = the frames are made in line */
     int64_t min_iterations, max_iterations, warmup; /* counted iterations; warm-up: at least 1 */
@@ -36,6 +41,13 @@ sg_code sg_measure_training(const sg_training *training, const sg_device_api *ap
                             const sg_measure_options *options, sg_point *point, sg_status *status);
 /* Bytes that all storages of the training take at most, on a device without a caching allocator. */
 uint64_t sg_training_peak_bytes(const sg_training *training);
+/* Bytes that a caching allocator reserves for it at most, gradient buckets of several ranks included, without the
+ * device's own workspaces: a walk in which nothing is computed. */
+sg_code sg_training_reserved_bytes(const sg_training *training, int ranks, uint64_t *bytes, sg_status *status);
+/* The largest batch from 1 to `most` that reserves at most `bytes`, by sg_training_reserved_bytes of the policy at several
+ * batches; *batch 0: not even 1 does. SG_BAD_INPUT: the policy's batch follows from other settings. */
+sg_code sg_measure_largest_batch(const sg_policy_request *request, uint64_t bytes, int64_t most, int64_t *batch,
+                                 sg_status *status);
 
 /* This host. What cannot be found out stays empty or zero. */
 void sg_machine_describe(sg_machine_record *record);

@@ -80,11 +80,14 @@ sg_code sg_measure_config(const sg_policy_request *r, const sg_training *t, cons
     copy_text(c->framework, sizeof c->framework, t->framework);
     copy_text(c->device, sizeof c->device, o->device);
     copy_text(c->precision, sizeof c->precision, r->precision ? r->precision : family->default_precision);
-    copy_text(c->host, sizeof c->host, "native");
+    copy_text(c->host, sizeof c->host, o->host_s ? "emulated" : "native");
+    (void)snprintf(c->execution, sizeof c->execution, "%s%s%s", o->graph ? "cuda-graph" : "",
+                   o->graph && o->heuristic_conv ? ";" : "", o->heuristic_conv ? "heuristic-conv" : "");
     c->batch = t->batch;
     c->ranks = o->ranks > 0 ? o->ranks : 1;
     c->accumulation = t->accumulation;
-    c->threads = o->threads > 0 ? o->threads : share_of_processors(o);
+    bool on_gpu = strcmp(c->device, "cuda") == 0; /* its threads are not this program's */
+    c->threads = o->threads > 0 ? o->threads : on_gpu ? 1 : share_of_processors(o);
     c->workers = o->workers;
     c->envs = t->envs;
     c->steps_per_env = t->steps_per_env;

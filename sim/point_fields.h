@@ -22,7 +22,8 @@ sg_fields sg_config_fields(void);  /* of sg_point_config, by name: the order of 
 sg_fields sg_point_fields(void);   /* of sg_point, without config, key, statistics, raw times and times by op class */
 sg_fields sg_machine_fields(void); /* of sg_machine_record */
 
-/* FNV-1a (64 bits) over the fields as JSON without white space, in the table's order. Texts and whole numbers only. */
+/* FNV-1a (64 bits) over the fields as JSON without white space, in the table's order. Texts and whole numbers only; optional
+ * texts that are empty are left out. */
 uint64_t sg_fields_key(sg_fields fields, const void *from);
 
 #endif

@@ -22,7 +22,7 @@ struct sg_device {
     bool bf16, benchmark;
     char library_dir[512]; /* "" : none */
     cudaStream_t stream[SG_STREAM_COUNT];
-    double host_s[SG_HOST_CLASS_COUNT];
+    double host_s[SG_HOST_CLASS_COUNT + 1];
     bool emulates_host;
     double host_due_s; /* the framework would have got so far */
     sg_cuda_anchor *anchor;

@@ -243,6 +243,7 @@ static sg_code cuda_host_work(sg_device *device, sg_host_class cls, int64_t coun
     if (device->host_due_s < now) device->host_due_s = now;
     while (now < device->host_due_s) now = sg_cuda_now(device);
     device->host_due_s += device->host_s[cls] * (double)count;
+    if (cls == SG_HOST_OPTIMIZER) device->host_due_s += device->host_s[SG_HOST_CLASS_COUNT];
     return SG_OK;
 }
 

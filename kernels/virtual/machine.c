@@ -205,3 +205,21 @@ double sg_machine_log_variance(const sg_machine *machine, const double *by_log, 
     }
     return variance > 0 ? variance / (value * value) : 0;
 }
+
+sg_code sg_machine_host_s(const sg_machine *m, double host_s[SG_HOST_CLASS_COUNT + 1], sg_status *status) {
+    static const sg_machine_id needed[] = {SG_M_HOST_OP_S,       SG_M_HOST_BACKWARD,    SG_M_HOST_VIEW,
+                                           SG_M_HOST_SYNC_S,     SG_M_HOST_OPTIMIZER_S, SG_M_HOST_OPTIMIZER_OPS};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+        if (!(m->p[needed[i]].value > 0))
+            return sg_fail(status, SG_NO, "machine %s does not state %s, which host time needs", m->name,
+                           sg_machine_key(needed[i]));
+    double op_s = m->p[SG_M_HOST_OP_S].value;
+    host_s[SG_HOST_OP_FORWARD] = op_s;
+    host_s[SG_HOST_OP_BACKWARD] = op_s * m->p[SG_M_HOST_BACKWARD].value;
+    host_s[SG_HOST_VIEW_FORWARD] = op_s * m->p[SG_M_HOST_VIEW].value;
+    host_s[SG_HOST_VIEW_BACKWARD] = 0; /* made by the autograd engine: see sg_virtual_host_work */
+    host_s[SG_HOST_OPTIMIZER] = op_s * m->p[SG_M_HOST_OPTIMIZER_OPS].value;
+    host_s[SG_HOST_SYNC] = m->p[SG_M_HOST_SYNC_S].value;
+    host_s[SG_HOST_CLASS_COUNT] = m->p[SG_M_HOST_OPTIMIZER_S].value;
+    return SG_OK;
+}

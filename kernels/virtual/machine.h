@@ -127,6 +127,10 @@ bool sg_machine_low_precision(const sg_op *op);
 sg_code sg_machine_price(const sg_machine *machine, const sg_op *op, double *seconds, double *gradient,
                          sg_status *status);
 
+/* What the framework's host spends on this machine, as sg_device_options.host_s wants it. SG_NO when the machine lacks a
+ * parameter for it. */
+sg_code sg_machine_host_s(const sg_machine *machine, double host_s[SG_HOST_CLASS_COUNT + 1], sg_status *status);
+
 /* The virtual device itself. options->machine is a const sg_machine *. */
 const sg_device_api *sg_virtual_device(void);
 /* Derivatives of the virtual device's host clock by log parameter since its last reset; and its split. */

@@ -1,0 +1,103 @@
+#include "cli/device_choice.h"
+
+#include "calibration/framework_file.h"
+#include "calibration/machine_match.h"
+#include "kernels/module.h"
+#include "kernels/nvidia/driver.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- which ------------------------------------------------------------------------------------------------------- */
+
+static bool gpu_is_ready(void) {
+    sg_nvidia_driver driver;
+    const sg_device_api *api;
+    sg_status ignored;
+    sg_nvidia_driver_look(NULL, &driver);
+    return driver.problem == SG_DRIVER_READY && driver.devices > 0 &&
+           sg_module_device("cuda", &api, &ignored) == SG_OK;
+}
+
+static sg_code check_words(const sg_args *a, sg_status *status) {
+    static const char *const hosts[] = {"emulated", "native"}, *const convs[] = {"benchmark", "heuristic"};
+    if (a->host && strcmp(a->host, hosts[0]) != 0 && strcmp(a->host, hosts[1]) != 0)
+        return sg_fail(status, SG_BAD_INPUT, "--host '%.64s': emulated or native is expected", a->host);
+    if (a->conv && strcmp(a->conv, convs[0]) != 0 && strcmp(a->conv, convs[1]) != 0)
+        return sg_fail(status, SG_BAD_INPUT, "--conv '%.64s': benchmark or heuristic is expected", a->conv);
+    return SG_OK;
+}
+
+sg_code sg_device_choose(const sg_args *a, sg_device_choice *choice, sg_status *status) {
+    *choice = (sg_device_choice){.device = "cpu", .device_class = SG_DEVICE_CLASS_CPU};
+    bool cpu = a->device && strcmp(a->device, "cpu") == 0, cuda = a->device && strcmp(a->device, "cuda") == 0;
+    if (a->device && !cpu && !cuda)
+        return sg_fail(status, SG_BAD_INPUT, "--device '%.64s': cpu or cuda is expected", a->device);
+    if (cpu && a->gpus.n)
+        return sg_fail(status, SG_BAD_INPUT, "--gpus with --device cpu: a CPU has ranks, give their number with --ranks");
+    bool asks_cuda = a->cuda_graph || a->host || a->conv || a->cuda_libs;
+    if (cpu && asks_cuda)
+        return sg_fail(status, SG_BAD_INPUT,
+                       "--cuda-graph, --host, --conv and --cuda-libs are about GPUs: leave them out with --device cpu");
+    sg_code code = check_words(a, status);
+    if (code != SG_OK) return code;
+    if (cuda || a->gpus.n || (!cpu && asks_cuda) || (!cpu && gpu_is_ready())) {
+        choice->device = "cuda";
+        choice->device_class = SG_DEVICE_CLASS_CUDA;
+    }
+    return SG_OK;
+}
+
+/* ---- whose host --------------------------------------------------------------------------------------------------- */
+
+static sg_code look_at_gpu(const sg_args *a, int index, sg_device_info *info, sg_status *status) {
+    const sg_device_api *api;
+    sg_device *device;
+    sg_code code = sg_module_device("cuda", &api, status);
+    if (code == SG_OK)
+        code = api->open(&(sg_device_options){.index = index, .library_dir = a->cuda_libs}, &device, status);
+    if (code != SG_OK) return code;
+    code = api->info(device, info, status);
+    api->close(device);
+    return code;
+}
+
+static sg_code load_machine(const sg_args *a, int index, sg_machine *machine, sg_device_choice *choice,
+                            sg_status *status) {
+    if (a->machine) {
+        sg_code code = sg_machine_load(a->machine, NULL, machine, status);
+        if (code == SG_OK) (void)snprintf(choice->host_from, sizeof choice->host_from, "machine %s", machine->name);
+        return code;
+    }
+    sg_device_info info;
+    sg_status ignored;
+    sg_code code = look_at_gpu(a, index, &info, status);
+    if (code != SG_OK) return code;
+    if (sg_machine_match(NULL, "cuda", info.name, info.memory_bytes, machine, &ignored) == SG_OK) {
+        (void)snprintf(choice->host_from, sizeof choice->host_from, "the usual host of machine %s", machine->name);
+        return SG_OK;
+    }
+    sg_machine_init(machine);
+    (void)snprintf(machine->name, sizeof machine->name, "here");
+    (void)snprintf(choice->host_from, sizeof choice->host_from, "the framework's usual host");
+    return SG_OK;
+}
+
+sg_code sg_device_choose_host(const sg_args *a, sg_framework framework, int index, sg_device_choice *choice,
+                              sg_status *status) {
+    if (choice->device_class != SG_DEVICE_CLASS_CUDA) return SG_OK;
+    bool emulated = a->host ? strcmp(a->host, "emulated") == 0 : framework == SG_FRAMEWORK_PYTORCH_EAGER;
+    if (!emulated) return SG_OK;
+    sg_machine machine;
+    sg_framework_numbers numbers;
+    sg_code code = load_machine(a, index, &machine, choice, status);
+    if (code != SG_OK) return code;
+    code = sg_framework_load(sg_framework_name(framework), "cuda", NULL, &numbers, status);
+    if (code == SG_OK) {
+        sg_framework_apply(&numbers, &machine);
+        code = sg_machine_host_s(&machine, choice->host_s, status);
+    }
+    sg_machine_clear(&machine);
+    choice->emulates_host = code == SG_OK;
+    return code == SG_OK ? code : sg_fail_in(status, "the host's time (--host native measures without it)");
+}
