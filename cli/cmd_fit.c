@@ -1,5 +1,6 @@
 /* fit: a machine and laws from a run file, a probe of the framework, and training logs. */
 #include "calibration/log_read.h"
+#include "calibration/machine_match.h"
 #include "cli/commands.h"
 #include "cli/fitting.h"
 #include "cli/measuring.h"
@@ -13,7 +14,9 @@
 static sg_code observe(const sg_args *args, const sg_log *log, const char *path, sg_point *point, sg_status *status) {
     sg_request request;
     sg_training *training = NULL;
-    sg_code code = sg_request_make(args, SG_DEVICE_CLASS_CPU, &request, status);
+    sg_device_choice choice;
+    sg_code code = sg_device_choose(args, &choice, status);
+    if (code == SG_OK) code = sg_request_make(args, choice.device_class, &request, status);
     if (code != SG_OK) return code;
     if (request.policy.batch == 0) request.policy.batch = log->batch;
     if (request.policy.batch == 0)
@@ -21,7 +24,7 @@ static sg_code observe(const sg_args *args, const sg_log *log, const char *path,
     if (code == SG_OK && log->ranks > 1) request.policy.ranks = log->ranks;
     if (code == SG_OK) code = sg_policy_build(&request.policy, &training, status);
     sg_point_config config;
-    sg_measure_options options = sg_measuring_options(args, NULL, NULL);
+    sg_measure_options options = sg_measuring_options(args, &choice, NULL, NULL);
     options.ranks = request.policy.ranks > 0 ? (int)request.policy.ranks : 1;
     if (code == SG_OK) code = sg_measure_config(&request.policy, training, &options, &config, status);
     if (code == SG_OK) code = sg_log_point(log, &config, path, point, status);
@@ -43,9 +46,23 @@ static sg_code read_logs(const sg_args *args, sg_point *points, size_t *n, sg_st
     return SG_OK;
 }
 
+/* The data sheet that the measurements refine: --machine, the one of the GPU that was measured, or a CPU's. */
+static sg_code load_prior(const sg_args *args, const sg_run *run, sg_machine *prior, sg_status *status) {
+    const sg_point *gpu = NULL;
+    for (size_t i = 0; i < run->n_points && !gpu; i++)
+        if (strcmp(run->points[i].config.device, "cuda") == 0) gpu = &run->points[i];
+    if (args->machine || !gpu) return sg_machine_load(args->machine ? args->machine : "cpu", NULL, prior, status);
+    const char *name = gpu->gpu.name[0] ? gpu->gpu.name : run->machine.gpu;
+    uint64_t bytes = run->machine.gpu_memory_bytes > 0 ? (uint64_t)run->machine.gpu_memory_bytes : 0;
+    sg_code code = sg_machine_match(NULL, "cuda", name, bytes, prior, status);
+    if (code == SG_OK) return code;
+    return sg_fail(status, SG_BAD_INPUT,
+                   "the run file's GPU ('%.90s') has no data sheet of its own: name the nearest with --machine", name);
+}
+
 sg_code sg_fitting(const sg_args *args, const sg_run *run, sg_fit *fit, sg_status *status) {
     sg_machine prior;
-    sg_code code = sg_machine_load(args->machine ? args->machine : "cpu", NULL, &prior, status);
+    sg_code code = load_prior(args, run, &prior, status);
     if (code != SG_OK) return code;
     sg_point *observed = calloc(args->log.n ? args->log.n : 1, sizeof *observed);
     size_t n = 0;

@@ -17,6 +17,7 @@ enum { SIZES = 3 };
 
 typedef struct gauging {
     const sg_args *args;
+    sg_device_choice choice;
     sg_request request;
     bool ppo;
     int64_t size[SIZES]; /* batches, or environments */
@@ -69,7 +70,7 @@ static sg_code measure_size(gauging *g, int64_t size, double budget_s, int64_t l
     sg_setting *room = calloc(g->request.n_settings + 1, sizeof *room);
     if (!room) return sg_fail_memory(status, (g->request.n_settings + 1) * sizeof *room, "settings");
     sg_policy_request policy = at_size(g, size, room, text, sizeof text);
-    sg_measure_options options = sg_measuring_options(g->args, g->stop, &g->progress);
+    sg_measure_options options = sg_measuring_options(g->args, &g->choice, g->stop, &g->progress);
     options.time_budget_s = budget_s;
     options.min_iterations = least;
     sg_code code = sg_measure(&policy, &options, point, status);
@@ -201,7 +202,13 @@ static int conclude(gauging *g) {
 int sg_cmd_gauge(const sg_args *args) {
     sg_status status;
     gauging g = {.args = args, .stop = sg_interrupt_flag()};
-    if (sg_request_make(args, SG_DEVICE_CLASS_CPU, &g.request, &status) != SG_OK) return sg_show_error(args, &status);
+    if (sg_device_choose(args, &g.choice, &status) != SG_OK ||
+        sg_request_make(args, g.choice.device_class, &g.request, &status) != SG_OK)
+        return sg_show_error(args, &status);
+    if (sg_device_choose_host(args, g.request.policy.framework, 0, &g.choice, &status) != SG_OK) {
+        sg_request_clear(&g.request);
+        return sg_show_error(args, &status);
+    }
     g.ppo = strcmp(g.request.name, "ppo") == 0;
     choose_sizes(&g);
     int result;

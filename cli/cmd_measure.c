@@ -1,4 +1,5 @@
 /* measure: runs the step for real, for every batch, worker and rank count asked for. */
+#include "cli/batch_auto.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/measuring.h"
@@ -11,6 +12,7 @@
 /* All that one call measures. Rank 0 records; other ranks only take part. */
 typedef struct session {
     const sg_args *args;
+    sg_device_choice choice;
     sg_world world;
     sg_run_writer *writer;
     sg_run run; /* what was measured or found, in order */
@@ -57,7 +59,9 @@ static bool found_before(session *s, const sg_policy_request *policy, const sg_m
 }
 
 static sg_code measure_one(session *s, sg_request *request, int64_t batch, int workers, sg_status *status) {
-    sg_measure_options options = sg_measuring_options(s->args, s->stop, s->world.rank == 0 ? &s->progress : NULL);
+    sg_measure_options options =
+        sg_measuring_options(s->args, &s->choice, s->stop, s->world.rank == 0 ? &s->progress : NULL);
+    options.device_index = s->world.local_rank;
     options.workers = workers;
     options.rank = s->world.rank;
     options.ranks = s->world.ranks;
@@ -100,6 +104,21 @@ static sg_code measure_all(session *s, sg_request *request, bool *all_fit, sg_st
     return SG_OK;
 }
 
+/* Memory that nobody foresaw (workspaces, another process) is found out by trying. */
+static sg_code measure_largest(session *s, sg_request *request, sg_status *status) {
+    int64_t batch = 0;
+    request->policy.ranks = s->world.ranks;
+    sg_code code = sg_batch_auto(&s->choice, s->args, &s->world, &request->policy, &batch, status);
+    int workers = s->args->workers.n ? (int)s->args->workers.value[0] : 1;
+    for (; code == SG_OK; batch = sg_batch_below(batch)) {
+        if (s->world.rank == 0) fprintf(stderr, "stepgauge: trying batch %lld\n", (long long)batch);
+        code = measure_one(s, request, batch, workers, status);
+        if (code != SG_NO || batch == 1) break;
+        code = SG_OK;
+    }
+    return code;
+}
+
 static int show(session *s, bool all_fit) {
     int result = s->interrupted ? SG_EXIT_INTERRUPTED : all_fit ? SG_OK : SG_NO;
     sg_progress_end(&s->progress);
@@ -125,12 +144,17 @@ static int measure_here(session *s) {
     sg_request request;
     bool all_fit = true;
     sg_machine_describe(&s->run.machine);
-    sg_code code = sg_request_make(s->args, SG_DEVICE_CLASS_CPU, &request, &status);
+    sg_code code = sg_request_make(s->args, s->choice.device_class, &request, &status);
     if (code != SG_OK) return sg_show_error(s->args, &status);
-    if (s->args->output && s->world.rank == 0)
+    code = sg_device_choose_host(s->args, request.policy.framework, s->world.local_rank, &s->choice, &status);
+    if (code == SG_OK && s->choice.emulates_host && s->world.rank == 0 && !s->args->quiet)
+        fprintf(stderr, "stepgauge: the host takes the time of %s (--host native: its own)\n", s->choice.host_from);
+    if (code == SG_OK && s->args->output && s->world.rank == 0)
         code = sg_run_writer_open(s->args->output, &s->run.machine, &s->writer, &status);
     s->progress = sg_progress_start(s->args);
-    if (code == SG_OK) code = measure_all(s, &request, &all_fit, &status);
+    if (code == SG_OK)
+        code =
+            s->args->batch_auto ? measure_largest(s, &request, &status) : measure_all(s, &request, &all_fit, &status);
     sg_run_writer_close(s->writer);
     sg_request_clear(&request);
     int result = code == SG_OK ? show(s, all_fit) : sg_show_error(s->args, &status);
@@ -141,7 +165,8 @@ static int measure_here(session *s) {
 int sg_cmd_measure(const sg_args *args) {
     sg_status status;
     session s = {.args = args, .stop = sg_interrupt_flag()};
-    if (sg_world_join(args, &s.world, &status) != SG_OK) return sg_show_error(args, &status);
+    if (sg_device_choose(args, &s.choice, &status) != SG_OK || sg_world_join(args, &s.world, &status) != SG_OK)
+        return sg_show_error(args, &status);
     int result = s.world.must_launch ? sg_world_launch(args, s.stop) : measure_here(&s);
     /* Leaving waits for the other ranks. After a fault they may be in the middle of an exchange: then this process ends
      * with its status, and the launcher ends them at once. */

@@ -2,6 +2,7 @@
 
 #include "calibration/framework_file.h"
 #include "calibration/machine_match.h"
+#include "calibration/predict.h"
 #include "kernels/module.h"
 #include "kernels/nvidia/driver.h"
 
@@ -15,8 +16,7 @@ static bool gpu_is_ready(void) {
     const sg_device_api *api;
     sg_status ignored;
     sg_nvidia_driver_look(NULL, &driver);
-    return driver.problem == SG_DRIVER_READY && driver.devices > 0 &&
-           sg_module_device("cuda", &api, &ignored) == SG_OK;
+    return driver.problem == SG_DRIVER_READY && driver.devices > 0 && sg_module_device("cuda", &api, &ignored) == SG_OK;
 }
 
 static sg_code check_words(const sg_args *a, sg_status *status) {
@@ -34,7 +34,8 @@ sg_code sg_device_choose(const sg_args *a, sg_device_choice *choice, sg_status *
     if (a->device && !cpu && !cuda)
         return sg_fail(status, SG_BAD_INPUT, "--device '%.64s': cpu or cuda is expected", a->device);
     if (cpu && a->gpus.n)
-        return sg_fail(status, SG_BAD_INPUT, "--gpus with --device cpu: a CPU has ranks, give their number with --ranks");
+        return sg_fail(status, SG_BAD_INPUT,
+                       "--gpus with --device cpu: a CPU has ranks, give their number with --ranks");
     bool asks_cuda = a->cuda_graph || a->host || a->conv || a->cuda_libs;
     if (cpu && asks_cuda)
         return sg_fail(status, SG_BAD_INPUT,
@@ -50,7 +51,7 @@ sg_code sg_device_choose(const sg_args *a, sg_device_choice *choice, sg_status *
 
 /* ---- whose host --------------------------------------------------------------------------------------------------- */
 
-static sg_code look_at_gpu(const sg_args *a, int index, sg_device_info *info, sg_status *status) {
+sg_code sg_device_look(const sg_args *a, int index, sg_device_info *info, sg_status *status) {
     const sg_device_api *api;
     sg_device *device;
     sg_code code = sg_module_device("cuda", &api, status);
@@ -71,7 +72,7 @@ static sg_code load_machine(const sg_args *a, int index, sg_machine *machine, sg
     }
     sg_device_info info;
     sg_status ignored;
-    sg_code code = look_at_gpu(a, index, &info, status);
+    sg_code code = sg_device_look(a, index, &info, status);
     if (code != SG_OK) return code;
     if (sg_machine_match(NULL, "cuda", info.name, info.memory_bytes, machine, &ignored) == SG_OK) {
         (void)snprintf(choice->host_from, sizeof choice->host_from, "the usual host of machine %s", machine->name);

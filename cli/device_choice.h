@@ -23,4 +23,7 @@ sg_code sg_device_choose(const sg_args *args, sg_device_choice *choice, sg_statu
 sg_code sg_device_choose_host(const sg_args *args, sg_framework framework, int index, sg_device_choice *choice,
                               sg_status *status);
 
+/* What GPU `index` says of itself. */
+sg_code sg_device_look(const sg_args *args, int index, sg_device_info *info, sg_status *status);
+
 #endif

@@ -8,9 +8,14 @@ static void show_progress(void *user, double fraction, const char *what) {
     sg_progress_show(user, fraction, what);
 }
 
-sg_measure_options sg_measuring_options(const sg_args *args, const volatile int *stop, sg_progress *progress) {
+sg_measure_options sg_measuring_options(const sg_args *args, const sg_device_choice *choice, const volatile int *stop,
+                                        sg_progress *progress) {
     return (sg_measure_options){
-        .device = args->device ? args->device : "cpu",
+        .device = choice->device,
+        .host_s = choice->emulates_host ? choice->host_s : NULL,
+        .heuristic_conv = args->conv && strcmp(args->conv, "heuristic") == 0,
+        .graph = args->cuda_graph,
+        .library_dir = args->cuda_libs,
         .threads = args->threads > 0 ? (int)args->threads : 0,
         .workers = args->workers.n ? (int)args->workers.value[0] : 1,
         .prefetch = 2,

@@ -2,13 +2,15 @@
 #ifndef SG_CLI_MEASURING_H
 #define SG_CLI_MEASURING_H
 
+#include "cli/device_choice.h"
 #include "cli/request.h"
 #include "cli/show.h"
 #include "sim/measure.h"
 #include "sim/run_file.h"
 
-/* Options of the protocol from the command line; progress may be NULL. */
-sg_measure_options sg_measuring_options(const sg_args *args, const volatile int *stop, sg_progress *progress);
+/* Options of the protocol from the command line; progress may be NULL. `choice` must outlive them. */
+sg_measure_options sg_measuring_options(const sg_args *args, const sg_device_choice *choice, const volatile int *stop,
+                                        sg_progress *progress);
 
 /* The point as JSON, keys as documented in README ("JSON"). */
 json_t *sg_json_point(const sg_point *point);

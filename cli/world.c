@@ -30,6 +30,7 @@ sg_code sg_world_join(const sg_args *args, sg_world *world, sg_status *status) {
     if (code != SG_OK) return code;
     if (variables.found && variables.ranks != 1) {
         code = join(world, variables.ranks, status);
+        world->local_rank = world->rank;
         return code == SG_OK ? code : sg_fail_in(status, "joining the ranks that %s started", variables.launcher);
     }
     for (size_t i = 0; i < args->ranks.n; i++)

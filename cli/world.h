@@ -7,6 +7,7 @@
 
 typedef struct sg_world {
     int rank, ranks;
+    int local_rank;          /* among those on this machine: which GPU is this rank's */
     sg_transport *transport; /* NULL with one rank */
     bool must_launch;        /* more than one rank was asked for and nobody has started them yet */
 } sg_world;

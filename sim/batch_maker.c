@@ -2,6 +2,7 @@
 #include "sim/batch_maker.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "sim/clock.h"
 #include "sim/synthetic.h"

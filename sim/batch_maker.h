@@ -11,7 +11,7 @@ typedef struct sg_batch_maker {
     const sg_training *training;
     uint64_t seed;
     int rank, ranks;
-    bool fixed;             /* every step gets the batch of the first */
+    bool fixed; /* every step gets the batch of the first */
     /* batches lie in this device's pinned memory, where it has such; NULL: any memory */
     const sg_device_api *api;
     sg_device *device;

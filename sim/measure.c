@@ -53,11 +53,11 @@ static sg_code explain_full_gpu(const session *s, sg_status *status) {
     uint64_t needed = 0;
     if (sg_training_reserved_bytes(s->training, s->ranks, &needed, NULL) != SG_OK || needed <= s->info.free_bytes)
         return SG_NO; /* refused for another reason, or a matter of fragments: the device's own words stay */
-    return sg_fail(status, SG_NO,
-                   "batch %lld does not fit: needs %.1f GiB, %.1f GiB free on %s: take a smaller batch (--batch auto finds "
-                   "the largest), accumulate, or use a lower precision",
-                   (long long)s->training->batch, (double)needed / 0x1p30, (double)s->info.free_bytes / 0x1p30,
-                   s->info.name);
+    return sg_fail(
+        status, SG_NO,
+        "batch %lld does not fit: needs %.1f GiB, %.1f GiB free on %s: take a smaller batch (--batch auto finds "
+        "the largest), accumulate, or use a lower precision",
+        (long long)s->training->batch, (double)needed / 0x1p30, (double)s->info.free_bytes / 0x1p30, s->info.name);
 }
 
 /* On host memory a training that does not fit ends in a killed process, not in an error: so it is asked before. */

@@ -9,14 +9,14 @@
 struct sg_transport;
 
 typedef struct sg_measure_options {
-    const char *device;                             /* "cpu" or "cuda": the module */
-    int device_index;                               /* cuda: which GPU */
+    const char *device;      /* "cpu" or "cuda": the module */
+    int device_index;        /* cuda: which GPU */
     const double *host_s;    /* cuda: the framework's host time, see sg_device_options; NULL: this program's own host */
     bool heuristic_conv;     /* cuda: convolutions by cuDNN's first proposal; false: the fastest of several, timed */
     bool graph;              /* cuda: the update is recorded once and replayed */
     const char *library_dir; /* cuda: where the CUDA libraries are looked for first; NULL: none */
-    int threads;                                    /* 0 = this rank's share of what the affinity mask allows */
-    int workers, prefetch;                          /* loader threads; 0 workers = the frames are made in line */
+    int threads;             /* 0 = this rank's share of what the affinity mask allows */
+    int workers, prefetch;   /* loader threads; 0 workers = the frames are made in line */
     int64_t min_iterations, max_iterations, warmup; /* counted iterations; warm-up: at least 1 */
     double tight;         /* stop when the median's 95 % interval is within +- this fraction (0.02) */
     double time_budget_s; /* for this point, warm-up included; 0 = none. min_iterations are made all the same */

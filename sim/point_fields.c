@@ -13,12 +13,14 @@
 sg_fields sg_config_fields(void) {
 #define X(member, kind) FIELD(sg_point_config, member, kind)
     static const sg_field table[] = {
-        X(accumulation, SG_FIELD_I64), X(batch, SG_FIELD_I64),        X(cameras, SG_FIELD_I64),
-        X(device, SG_FIELD_TEXT),      X(envs, SG_FIELD_I64),         OPTIONAL(sg_point_config, "execution", execution, SG_FIELD_TEXT),
-        X(framework, SG_FIELD_TEXT),
-        X(host, SG_FIELD_TEXT),        X(image_height, SG_FIELD_I64), X(image_width, SG_FIELD_I64),
-        X(policy, SG_FIELD_TEXT),      X(precision, SG_FIELD_TEXT),   X(ranks, SG_FIELD_I64),
-        X(seed, SG_FIELD_U64),         X(settings, SG_FIELD_TEXT),    X(steps_per_env, SG_FIELD_I64),
+        X(accumulation, SG_FIELD_I64), X(batch, SG_FIELD_I64),
+        X(cameras, SG_FIELD_I64),      X(device, SG_FIELD_TEXT),
+        X(envs, SG_FIELD_I64),         OPTIONAL(sg_point_config, "execution", execution, SG_FIELD_TEXT),
+        X(framework, SG_FIELD_TEXT),   X(host, SG_FIELD_TEXT),
+        X(image_height, SG_FIELD_I64), X(image_width, SG_FIELD_I64),
+        X(policy, SG_FIELD_TEXT),      X(precision, SG_FIELD_TEXT),
+        X(ranks, SG_FIELD_I64),        X(seed, SG_FIELD_U64),
+        X(settings, SG_FIELD_TEXT),    X(steps_per_env, SG_FIELD_I64),
         X(threads, SG_FIELD_I64),      X(workers, SG_FIELD_I64),
     };
 #undef X

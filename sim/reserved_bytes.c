@@ -33,8 +33,7 @@ sg_code sg_training_reserved_bytes(const sg_training *training, int ranks, uint6
     sg_walk_options options = {.api = api, .ranks = ranks > 1 ? ranks : 1};
     sg_code code = api->open(&(sg_device_options){.machine = &machine}, &options.device, status);
     if (code) return code;
-    if (ranks > 1)
-        code = api->comm_create(options.device, &(sg_comm_options){.ranks = ranks}, &options.comm, status);
+    if (ranks > 1) code = api->comm_create(options.device, &(sg_comm_options){.ranks = ranks}, &options.comm, status);
     if (!code) code = walk(training, &options, bytes, status);
     if (options.comm) api->comm_destroy(options.device, options.comm);
     api->close(options.device);

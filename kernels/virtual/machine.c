@@ -207,8 +207,8 @@ double sg_machine_log_variance(const sg_machine *machine, const double *by_log, 
 }
 
 sg_code sg_machine_host_s(const sg_machine *m, double host_s[SG_HOST_CLASS_COUNT + 1], sg_status *status) {
-    static const sg_machine_id needed[] = {SG_M_HOST_OP_S,       SG_M_HOST_BACKWARD,    SG_M_HOST_VIEW,
-                                           SG_M_HOST_SYNC_S,     SG_M_HOST_OPTIMIZER_S, SG_M_HOST_OPTIMIZER_OPS};
+    static const sg_machine_id needed[] = {SG_M_HOST_OP_S,   SG_M_HOST_BACKWARD,    SG_M_HOST_VIEW,
+                                           SG_M_HOST_SYNC_S, SG_M_HOST_OPTIMIZER_S, SG_M_HOST_OPTIMIZER_OPS};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         if (!(m->p[needed[i]].value > 0))
             return sg_fail(status, SG_NO, "machine %s does not state %s, which host time needs", m->name,
