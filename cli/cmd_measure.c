@@ -61,7 +61,7 @@ static bool found_before(session *s, const sg_policy_request *policy, const sg_m
 static sg_code measure_one(session *s, sg_request *request, int64_t batch, int workers, sg_status *status) {
     sg_measure_options options =
         sg_measuring_options(s->args, &s->choice, s->stop, s->world.rank == 0 ? &s->progress : NULL);
-    options.device_index = s->world.local_rank;
+    options.device_index = s->choice.device_class == SG_DEVICE_CLASS_CUDA ? s->world.local_rank : 0;
     options.workers = workers;
     options.rank = s->world.rank;
     options.ranks = s->world.ranks;

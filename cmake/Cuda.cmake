@@ -2,7 +2,7 @@
 #
 # SG_CUDA_ARCHITECTURES: the default builds what a developer needs to see that everything compiles; packages are built with
 # "all", which is everything from Turing (sm_75) to Blackwell (sm_120), and PTX for what comes after.
-set(SG_CUDA_ARCHITECTURES "75-real;90" CACHE STRING "CUDA architectures, or all")
+set(SG_CUDA_ARCHITECTURES "90-real" CACHE STRING "CUDA architectures, or all")
 set(SG_CUDA_ALL 75-real 80-real 86-real 89-real 90-real 100-real 120)
 
 if(SG_CUDA STREQUAL "OFF")
