@@ -11,16 +11,17 @@
 typedef enum sg_arg_type {
     ARG_FLAG,
     ARG_TEXT,
-    ARG_INT,      /* >= low */
-    ARG_REAL,     /* >= low */
-    ARG_POSITIVE, /* > 0 */
-    ARG_INT_LIST, /* a,b,c each >= low */
-    ARG_BATCH,    /* the same, or "auto" */
+    ARG_INT,       /* >= low */
+    ARG_REAL,      /* >= low */
+    ARG_POSITIVE,  /* > 0 */
+    ARG_INT_LIST,  /* a,b,c each >= low */
+    ARG_SIZE_LIST, /* the same with K, M, G behind a number for 2^10, 2^20, 2^30 */
+    ARG_BATCH,     /* a list of integers, or "auto" */
     ARG_REPEAT,
     ARG_IMAGE_SIZE /* HxW */
 } sg_arg_type;
 
-/* Groups: p policy, d device, c CUDA libraries, m how a measurement runs, t how long it lasts, f measuring again, w machine, u how sure, l plan, o output file, g the framework's own times, i listing, j everywhere. */
+/* Groups: p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, m how a measurement runs, t how long it lasts, f measuring again, w machine, u how sure, l plan, o output file, g the framework's own times, i listing, j everywhere. */
 typedef struct sg_arg {
     const char *name, *value;
     char group;
@@ -38,7 +39,7 @@ static const sg_arg table[] = {
     {"--state-dim", "N", 'p', ARG_INT, AT(state_dim), 1, "width of the robot state"},
     {"--action-dim", "N", 'p', ARG_INT, AT(action_dim), 1, "width of an action"},
     {"--chunk-size", "N", 'p', ARG_INT, AT(chunk_size), 1, "actions predicted at once"},
-    {"--precision", "P", 'p', ARG_TEXT, AT(precision), 0, "fp32, tf32, bf16 or fp16 (autocast), bf16-pure"},
+    {"--precision", "P", 'n', ARG_TEXT, AT(precision), 0, "fp32, tf32, bf16 or fp16 (autocast), bf16-pure"},
     {"--framework", "F", 'p', ARG_TEXT, AT(framework), 0, "pytorch-eager (default) or native"},
     {"--accumulation", "N", 'p', ARG_INT, AT(accumulation), 1, "micro-steps per optimizer step"},
     {"--set", "KEY=VALUE", 'p', ARG_REPEAT, AT(set), 0, "any other key of the policy; may be repeated"},
@@ -53,8 +54,8 @@ static const sg_arg table[] = {
     {"--iterations", "N", 'p', ARG_INT, AT(iterations), 1, "PPO: iterations of the training"},
     {"--machine", "M", 'w', ARG_TEXT, AT(machine), 0, "machine name, data sheet (.yaml) or fitted file (.h5)"},
     {"--workers", "N[,N..]", 'p', ARG_INT_LIST, AT(workers), 0, "data loader workers per process"},
-    {"--ranks", "N[,N..]", 'p', ARG_INT_LIST, AT(ranks), 1, "data-parallel processes"},
-    {"--gpus", "N[,N..]", 'p', ARG_INT_LIST, AT(gpus), 1, "the same, one GPU each"},
+    {"--ranks", "N[,N..]", 'r', ARG_INT_LIST, AT(ranks), 1, "data-parallel processes"},
+    {"--gpus", "N[,N..]", 'r', ARG_INT_LIST, AT(gpus), 1, "the same, one GPU each"},
     {"--interval", "P", 'u', ARG_POSITIVE, AT(interval), 0, "probability of the intervals (0.9)"},
     {"--device", "D", 'd', ARG_TEXT, AT(device), 0, "cpu or cuda (default: cuda where a GPU is ready)"},
     {"--host", "H", 'm', ARG_TEXT, AT(host), 0, "cuda: emulated (the framework's host time) or native"},
@@ -65,6 +66,7 @@ static const sg_arg table[] = {
     {"--seed", "N", 'p', ARG_INT, AT(seed), 0, "seed of weights, data, noise and masks (1)"},
     {"--time-budget", "S", 't', ARG_POSITIVE, AT(time_budget_s), 0, "seconds to spend measuring"},
     {"--min-iterations", "N", 't', ARG_INT, AT(min_iterations), 1, "least measured iterations per point (5)"},
+    {"--sizes", "N[,N..]", 'b', ARG_SIZE_LIST, AT(sizes), 1, "gemm: n of n x n x n; else bytes, also 64K, 16M, 1G"},
     {"--fresh", NULL, 'f', ARG_FLAG, AT(fresh), 0, "measure again what the run file already holds"},
     {"--frames", "N", 'l', ARG_INT, AT(frames), 1, "frames of the data set"},
     {"--epochs", "E", 'l', ARG_POSITIVE, AT(epochs), 0, "passes over the data set"},
@@ -125,13 +127,28 @@ static sg_code parse_whole_int(const sg_arg *arg, const char *text, int64_t *out
     return code;
 }
 
+/* The number at *text and a letter behind it. */
+static sg_code parse_size(const sg_arg *arg, const char *text, char **end, int64_t *out, sg_status *status) {
+    static const char letters[] = "kmgKMG";
+    sg_code code = parse_int(arg, text, end, out, status);
+    const char *letter = code == SG_OK && **end ? strchr(letters, **end) : NULL;
+    if (!letter) return code;
+    int shift = 10 * (int)((letter - letters) % 3 + 1);
+    if (*out > highest(arg) >> shift)
+        return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': more than any memory holds", arg->name, text);
+    *out <<= shift;
+    (*end)++;
+    return SG_OK;
+}
+
 static sg_code parse_int_list(const sg_arg *arg, const char *text, sg_int_list *list, sg_status *status) {
     list->n = 0;
     for (const char *at = text;;) {
         if (list->n == SG_LIST_MAX)
             return sg_fail(status, SG_BAD_INPUT, "%s: more than %d values", arg->name, SG_LIST_MAX);
         char *end;
-        sg_code code = parse_int(arg, at, &end, &list->value[list->n], status);
+        sg_code code = arg->type == ARG_SIZE_LIST ? parse_size(arg, at, &end, &list->value[list->n], status)
+                                                  : parse_int(arg, at, &end, &list->value[list->n], status);
         if (code != SG_OK) return code;
         list->n++;
         if (*end == '\0') return SG_OK;
@@ -179,7 +196,8 @@ static sg_code store(const sg_arg *arg, const char *text, sg_args *args, sg_stat
     case ARG_INT: return parse_whole_int(arg, text, field, status);
     case ARG_REAL:
     case ARG_POSITIVE: return parse_real(arg, text, field, status);
-    case ARG_INT_LIST: return parse_int_list(arg, text, field, status);
+    case ARG_INT_LIST:
+    case ARG_SIZE_LIST: return parse_int_list(arg, text, field, status);
     case ARG_BATCH:
         args->batch_auto = strcmp(text, "auto") == 0;
         return args->batch_auto ? SG_OK : parse_int_list(arg, text, field, status);

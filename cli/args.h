@@ -42,6 +42,7 @@ typedef struct sg_args {
     int64_t threads, seed;
     double time_budget_s, interval;
     int64_t min_iterations;
+    sg_int_list sizes; /* bench */
 
     /* plan */
     int64_t frames, steps, save_every;

@@ -62,6 +62,34 @@ void sg_bench_close(sg_bench *b) {
     *b = (sg_bench){0};
 }
 
+const char *sg_bench_name(sg_bench_kind kind) {
+    static const char *const names[SG_BENCH_KINDS] = {"gemm", "memory", "copy", "launch", "collective"};
+    return names[kind];
+}
+
+/* What the driver told meanwhile is told of every record. */
+static sg_code stop_watching(sg_bench *b, sg_status *status) {
+    sg_gpu_conditions seen = {0};
+    sg_code code = sg_gpu_watch_stop(b->gpu, &b->info, &seen, status);
+    b->gpu = NULL;
+    for (size_t i = 0; i < b->n_micros; i++) {
+        sg_micro *micro = &b->micros[i];
+        micro->gpu = seen;
+        if (sg_gpu_conditions_judge(&seen, micro->disturbed_why, sizeof micro->disturbed_why)) micro->disturbed = true;
+    }
+    return code;
+}
+
+sg_code sg_bench_run(sg_bench *b, sg_bench_kind kind, sg_status *status) {
+    static sg_code (*const run[SG_BENCH_KINDS])(sg_bench *, sg_status *) = {
+        sg_bench_gemm, sg_bench_memory, sg_bench_copy, sg_bench_launch, sg_bench_collective};
+    if ((unsigned)kind >= SG_BENCH_KINDS) return sg_fail(status, SG_BAD_INPUT, "there is no benchmark %d", (int)kind);
+    b->gpu = sg_gpu_watch_start(&b->info);
+    sg_code code = run[kind](b, status);
+    sg_code lost = stop_watching(b, status);
+    return lost ? lost : code; /* a GPU that fell off the bus is why its calls fail */
+}
+
 /* ---- records ----------------------------------------------------------------------------------------------------- */
 
 /* Names of devices are part of a record's key, which a file keeps as it is. */
@@ -180,6 +208,13 @@ sg_code sg_bench_omit(sg_bench *b, const char *what, const char *why, bool answe
     (void)snprintf(o->what, sizeof o->what, "%s", what);
     (void)snprintf(o->why, sizeof o->why, "%s", why);
     return SG_OK;
+}
+
+sg_code sg_bench_time_is_over(sg_bench *b, const char *what, size_t records, bool *omitted, sg_status *status) {
+    *omitted = b->n_micros > 0 && sg_clock_s() - b->start_s > b->options.time_budget_s;
+    if (!*omitted) return SG_OK;
+    b->planned -= b->planned >= records ? records - 1 : 0;
+    return sg_bench_omit(b, what, "the time was over before it: give a longer --time-budget", false, status);
 }
 
 void sg_bench_tell(const sg_bench *b, const char *what) {

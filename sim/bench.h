@@ -5,6 +5,7 @@
 
 #include "kernels/device.h"
 #include "kernels/transport.h"
+#include "sim/gpu_state.h"
 #include "sim/micro.h"
 
 typedef struct sg_bench_precision {
@@ -55,6 +56,7 @@ typedef struct sg_bench {
     size_t planned;    /* records that will be made, for the share of the time each may take and for progress */
     sg_comm *comm;     /* collective */
     void *ballot;      /* device memory of one vote */
+    sg_gpu_watch *gpu; /* NULL: no GPU, or its driver tells nothing */
     sg_event *edge[4]; /* begin and end on the compute stream, begin and end on the collective stream */
 } sg_bench;
 
@@ -63,18 +65,27 @@ typedef struct sg_bench {
 sg_code sg_bench_open(const sg_device_api *api, const sg_bench_options *options, sg_bench *bench, sg_status *status);
 void sg_bench_close(sg_bench *bench);
 
-/* Square products, alone and with operands and result copied between host and device around each; checked in places spread
- * over the result. Sizes that do not fit or would take too long become omissions, as do precisions that the device refuses. */
-sg_code sg_bench_gemm(sg_bench *bench, sg_status *status);
-/* Bandwidth-bound ops and the device's own copy on tensors of each size. bytes_per_s counts what sg_op_cost says is moved. */
-sg_code sg_bench_memory(sg_bench *bench, sg_status *status);
-/* Copies between host and device. */
-sg_code sg_bench_copy(sg_bench *bench, sg_status *status);
-/* What it costs to launch the smallest op, to wait, to replay a recorded graph of it. */
-sg_code sg_bench_launch(sg_bench *bench, sg_status *status);
-/* Collectives of options.ranks >= 2 ranks, alone and beside products. Every rank calls it with equal options and gets the same
- * records. */
-sg_code sg_bench_collective(sg_bench *bench, sg_status *status);
+typedef enum sg_bench_kind {
+    /* Square products, alone and with operands and result copied between host and device around each; checked in places
+     * spread over the result. Sizes that do not fit or would take too long become omissions, as do precisions that the device
+     * refuses. */
+    SG_BENCH_GEMM,
+    /* Bandwidth-bound ops and the device's own copy on tensors of each size. bytes_per_s counts what sg_op_cost says is
+     * moved. */
+    SG_BENCH_MEMORY,
+    /* Copies between host and device. */
+    SG_BENCH_COPY,
+    /* What it costs to launch the smallest op, to wait, to replay a recorded graph of it. */
+    SG_BENCH_LAUNCH,
+    /* Collectives of options.ranks >= 2 ranks, alone and beside products. Every rank runs it with equal options and gets the
+     * same records. */
+    SG_BENCH_COLLECTIVE,
+    SG_BENCH_KINDS
+} sg_bench_kind;
+const char *sg_bench_name(sg_bench_kind kind); /* "gemm", ... */
+
+/* Runs one benchmark: its records and omissions are then in *bench, also what was measured before an interrupt or a failure. */
+sg_code sg_bench_run(sg_bench *bench, sg_bench_kind kind, sg_status *status);
 
 /* The ops of sg_bench_memory, "device_copy" first. */
 extern const char *const sg_bench_memory_names[];

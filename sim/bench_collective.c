@@ -199,7 +199,7 @@ static sg_code run_bout(bout *t, sg_status *status) {
 
 static sg_code open_product(sg_bench *b, const sg_bench_precision *precision, int64_t n, sg_bench_op *op,
                             sg_status *status) {
-    const sg_attrs attrs = {.compute = (int32_t)precision->compute};
+    const sg_attrs attrs = {.alpha = 1, .compute = (int32_t)precision->compute};
     sg_desc matrix = sg_desc_make(precision->dtype, 2, (int64_t[]){n, n});
     const sg_desc desc[3] = {matrix, matrix, matrix};
     sg_code code = sg_bench_op_open(b, SG_OP_MATMUL, &attrs, 2, 1, desc, NULL, op, status);

@@ -81,6 +81,9 @@ static sg_code one(sg_bench *b, int64_t bytes, const char *memory, bool pinned, 
     char name[64];
     (void)snprintf(name, sizeof name, "copy %lld bytes, %s", (long long)bytes, memory);
     sg_bench_tell(b, name);
+    bool omitted;
+    sg_code over = sg_bench_time_is_over(b, name, DIRECTIONS, &omitted, status);
+    if (over || omitted) return over;
     copying c = {.bench = b, .bytes = (uint64_t)bytes, .pinned = pinned};
     sg_status reason = {0};
     sg_code code = open_copying(&c, &reason);

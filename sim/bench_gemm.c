@@ -166,7 +166,7 @@ static bool too_long(const gemm *g, const outlook *seen, size_t precisions_left,
 }
 
 static sg_code open_op(gemm *g, sg_status *status) {
-    const sg_attrs attrs = {.compute = (int32_t)g->precision->compute};
+    const sg_attrs attrs = {.alpha = 1, .compute = (int32_t)g->precision->compute};
     sg_desc matrix = sg_desc_make(g->precision->dtype, 2, (int64_t[]){g->n, g->n});
     const sg_desc desc[3] = {matrix, matrix, matrix};
     sg_bench *b = g->op.bench;

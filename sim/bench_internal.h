@@ -5,6 +5,13 @@
 #include "sim/bench.h"
 #include "sim/host_state.h"
 
+/* The benchmarks; sg_bench_run chooses. */
+sg_code sg_bench_gemm(sg_bench *bench, sg_status *status);
+sg_code sg_bench_memory(sg_bench *bench, sg_status *status);
+sg_code sg_bench_copy(sg_bench *bench, sg_status *status);
+sg_code sg_bench_launch(sg_bench *bench, sg_status *status);
+sg_code sg_bench_collective(sg_bench *bench, sg_status *status);
+
 /* ---- repeating --------------------------------------------------------------------------------------------------- */
 
 /* Times `calls` calls together; *seconds: of one of them. */
@@ -29,6 +36,8 @@ sg_code sg_bench_sample_add(sg_bench_samples *samples, double seconds, sg_status
 /* Seconds that the next record may take: what is left of the time, shared by the records that are left. */
 double sg_bench_allowed_s(const sg_bench *bench);
 bool sg_bench_stopped(sg_bench *bench);
+/* The time is over and something was measured: what is left becomes an omission (*omitted), `records` of them planned. */
+sg_code sg_bench_time_is_over(sg_bench *bench, const char *what, size_t records, bool *omitted, sg_status *status);
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 

@@ -202,6 +202,9 @@ static sg_code one(sg_bench *b, memory_kind kind, int64_t bytes, sg_status *stat
     char name[64];
     (void)snprintf(name, sizeof name, "memory %s %lld bytes", sg_bench_memory_names[kind], (long long)bytes);
     sg_bench_tell(b, name);
+    bool omitted;
+    sg_code over = sg_bench_time_is_over(b, name, 1, &omitted, status);
+    if (over || omitted) return over;
     memory_op m = describe(kind, rows, width);
     sg_status reason = {0};
     sg_code code = run_kind(b, &m, rows, width, &reason);

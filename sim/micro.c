@@ -36,9 +36,11 @@ sg_fields sg_micro_config_fields(void) {
 }
 
 sg_fields sg_micro_fields(void) {
-#define NAMED(name, member, kind)                                                                                      \
-    { name, kind, offsetof(sg_micro, member), sizeof(((sg_micro *)0)->member), false }
-#define X(member, kind) NAMED(#member, member, kind)
+#define FIELD(name, member, kind, optional)                                                                            \
+    { name, kind, offsetof(sg_micro, member), sizeof(((sg_micro *)0)->member), optional }
+#define NAMED(name, member, kind) FIELD(name, member, kind, false)
+#define X(member, kind)           FIELD(#member, member, kind, false)
+#define GPU(member, kind)         FIELD("gpu_" #member, gpu.member, kind, true)
     static const sg_field table[] = {
         X(iterations, SG_FIELD_I64),
         X(warmup, SG_FIELD_I64),
@@ -66,9 +68,22 @@ sg_fields sg_micro_fields(void) {
         X(driver, SG_FIELD_TEXT),
         X(program_version, SG_FIELD_TEXT),
         X(date, SG_FIELD_TEXT),
+        GPU(samples, SG_FIELD_I64),
+        GPU(sm_clock_mhz, SG_FIELD_F64),
+        GPU(memory_clock_mhz, SG_FIELD_F64),
+        GPU(temperature_c, SG_FIELD_F64),
+        GPU(power_w, SG_FIELD_F64),
+        GPU(power_limit_w, SG_FIELD_F64),
+        GPU(other_processes, SG_FIELD_I64),
+        GPU(pcie_generation, SG_FIELD_I64),
+        GPU(pcie_width, SG_FIELD_I64),
+        GPU(bus, SG_FIELD_TEXT),
+        GPU(throttle, SG_FIELD_TEXT),
     };
 #undef X
+#undef GPU
 #undef NAMED
+#undef FIELD
     return TABLE(table);
 }
 

@@ -41,6 +41,7 @@ typedef struct sg_micro {
     char disturbed_why[256];
     double load_average, clock_mhz;
     char library[160], driver[32], program_version[32], date[32];
+    sg_gpu_conditions gpu; /* over the whole benchmark, of which this record is a part */
 } sg_micro;
 
 uint64_t sg_micro_key(const sg_micro_config *config);

@@ -1,0 +1,195 @@
+/* bench: the ceilings of this machine's devices, one benchmark at a time. */
+#include "cli/bench_report.h"
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/world.h"
+#include "models/policy.h"
+#include "sim/measure.h"
+#include "sim/run_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct session {
+    const sg_args *args;
+    sg_world world;
+    sg_bench_report report;
+    sg_bench_options options;
+    sg_run_writer *writer;
+    sg_progress progress;
+    const volatile int *stop;
+    bool interrupted;
+} session;
+
+/* ---- what was asked for ------------------------------------------------------------------------------------------ */
+
+static sg_code kind_of(const sg_args *args, sg_bench_kind *kind, sg_status *status) {
+    const char *known[SG_BENCH_KINDS];
+    for (int k = 0; k < SG_BENCH_KINDS; k++) known[k] = sg_bench_name((sg_bench_kind)k);
+    if (args->positional.n == 0)
+        return sg_fail(status, SG_BAD_INPUT,
+                       "bench what? gemm, memory, copy, launch or collective, such as 'stepgauge "
+                       "bench gemm'");
+    if (args->positional.n > 1)
+        return sg_fail(status, SG_BAD_INPUT, "'bench' runs one benchmark at a time, '%.32s' is one too many",
+                       args->positional.value[1]);
+    for (int k = 0; k < SG_BENCH_KINDS; k++) {
+        if (strcmp(args->positional.value[0], known[k])) continue;
+        *kind = (sg_bench_kind)k;
+        return SG_OK;
+    }
+    const char *near = sg_nearest(args->positional.value[0], known, SG_BENCH_KINDS);
+    return sg_fail(status, SG_BAD_INPUT,
+                   "there is no benchmark '%.64s'%s%s%s; there are gemm, memory, copy, launch and collective",
+                   args->positional.value[0], near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+/* Options that would change nothing for this benchmark are refused, as other commands refuse what they do not take. */
+static sg_code check_options(const sg_args *a, sg_bench_kind kind, sg_status *status) {
+    const char *name = sg_bench_name(kind);
+    if (a->ranks.n && kind != SG_BENCH_COLLECTIVE)
+        return sg_fail(status, SG_BAD_INPUT,
+                       "'bench %s' runs on one device: --ranks and --gpus are for 'bench collective'", name);
+    if (a->precision && kind != SG_BENCH_GEMM && kind != SG_BENCH_COLLECTIVE)
+        return sg_fail(status, SG_BAD_INPUT, "'bench %s' takes no --precision: it is for gemm and collective", name);
+    if (a->sizes.n && kind == SG_BENCH_LAUNCH)
+        return sg_fail(status, SG_BAD_INPUT, "'bench launch' takes no --sizes: it launches the smallest op");
+    if (a->machine && kind != SG_BENCH_GEMM)
+        return sg_fail(status, SG_BAD_INPUT, "'bench %s' takes no --machine: the data sheet is for gemm's ceiling",
+                       name);
+    return SG_OK;
+}
+
+/* "fp32,bf16" */
+static sg_code precisions_of(const char *text, sg_bench_options *options, sg_status *status) {
+    for (const char *at = text; at && *at;) {
+        char name[32];
+        size_t n = strcspn(at, ",");
+        if (options->n_precisions == SG_BENCH_PRECISIONS)
+            return sg_fail(status, SG_BAD_INPUT, "--precision '%.64s': more than %d", text, SG_BENCH_PRECISIONS);
+        (void)snprintf(name, sizeof name, "%.*s", n < sizeof name ? (int)n : (int)sizeof name - 1, at);
+        sg_code code = sg_bench_precision_of(name, &options->precision[options->n_precisions++], status);
+        if (code) return sg_fail_in(status, "--precision");
+        at += n;
+        if (*at == ',' && !*++at) return sg_fail(status, SG_BAD_INPUT, "--precision '%.64s' ends with a comma", text);
+    }
+    return SG_OK;
+}
+
+static void show_progress(void *user, double fraction, const char *what) {
+    sg_progress_show(user, fraction, what);
+}
+
+static sg_code set_options(session *s, sg_status *status) {
+    const sg_args *a = s->args;
+    s->options = (sg_bench_options){
+        .threads = a->threads > 0 ? (int)a->threads : 0,
+        .sizes = a->sizes.value,
+        .n_sizes = a->sizes.n,
+        .time_budget_s = a->time_budget_s > 0 ? a->time_budget_s : 60,
+        .tight = 0.02,
+        .min_iterations = a->min_iterations > 0 ? a->min_iterations : 5,
+        .max_iterations = 1000,
+        .rank = s->world.rank,
+        .ranks = s->world.ranks,
+        .bootstrap = s->world.transport,
+        .library_dir = a->cuda_libs,
+        .stop = s->stop,
+        .progress = s->world.rank == 0 ? show_progress : NULL,
+        .user = &s->progress,
+    };
+    return precisions_of(a->precision, &s->options, status);
+}
+
+/* ---- running ----------------------------------------------------------------------------------------------------- */
+
+/* Moves what the bench holds into the report and the run file. */
+static sg_code take(session *s, const sg_bench *b, sg_status *status) {
+    sg_bench_report *r = &s->report;
+    sg_micro *micros = reallocarray(r->micros, r->n_micros + b->n_micros + 1, sizeof *micros);
+    if (micros) r->micros = micros;
+    sg_bench_omission *omissions = reallocarray(r->omissions, r->n_omissions + b->n_omissions + 1, sizeof *omissions);
+    if (omissions) r->omissions = omissions;
+    if (!micros || !omissions) return sg_fail_memory(status, (r->n_micros + b->n_micros) * sizeof *micros, "results");
+    for (size_t i = 0; i < b->n_micros; i++) r->micros[r->n_micros++] = b->micros[i];
+    for (size_t i = 0; i < b->n_omissions; i++) {
+        r->omissions[r->n_omissions++] = b->omissions[i];
+        if (b->omissions[i].answer && (s->args->sizes.n || s->args->precision)) r->no = true;
+    }
+    if (r->n_devices < SG_BENCH_DEVICES) r->device[r->n_devices++] = b->info;
+    return s->writer ? sg_run_writer_append_micros(s->writer, b->micros, b->n_micros, status) : SG_OK;
+}
+
+static sg_code run_on(session *s, const char *name, bool *here, sg_status *status) {
+    const sg_device_api *api;
+    sg_bench bench;
+    *here = false;
+    sg_code code = sg_module_device(name, &api, status);
+    if (code) return code;
+    code = sg_bench_open(api, &s->options, &bench, status);
+    *here = code == SG_OK;
+    if (!code) code = sg_bench_run(&bench, s->report.kind, status);
+    if (bench.interrupted) s->interrupted = true;
+    /* what was measured before a failure is kept; the failure is what is told */
+    sg_status unkept;
+    sg_code kept = *here ? take(s, &bench, code ? &unkept : status) : SG_OK;
+    sg_bench_close(&bench);
+    return code ? code : kept;
+}
+
+/* The device that was named, or all that are here: the first is what the others are compared with. Collectives run on one. */
+static sg_code run_all(session *s, sg_status *status) {
+    static const char *const kinds[SG_BENCH_DEVICES] = {"cpu", "cuda"};
+    bool here;
+    if (s->args->device) return run_on(s, s->args->device, &here, status);
+    sg_code code = run_on(s, kinds[0], &here, status);
+    if (code || s->report.kind == SG_BENCH_COLLECTIVE || s->interrupted) return code;
+    sg_status reason = {0};
+    code = run_on(s, kinds[1], &here, &reason);
+    if (!code) return SG_OK;
+    if (here) return sg_fail(status, code, "%s: %s", kinds[1], reason.text);
+    (void)snprintf(s->report.missing, sizeof s->report.missing, "no %s device: %.900s", kinds[1], reason.text);
+    return SG_OK;
+}
+
+static int show(session *s) {
+    int result = s->interrupted ? SG_EXIT_INTERRUPTED : s->report.no ? SG_NO : SG_OK;
+    sg_progress_end(&s->progress);
+    if (s->world.rank != 0) return result;
+    if (s->interrupted) fprintf(stderr, "stepgauge: interrupted; what was measured is kept\n");
+    if (s->args->json) return sg_json_print(sg_json_bench(&s->report), result);
+    sg_print_bench(&s->report);
+    return result;
+}
+
+static int bench_here(session *s) {
+    sg_status status;
+    sg_machine_describe(&s->report.machine);
+    sg_code code = set_options(s, &status);
+    if (!code && s->args->output && s->world.rank == 0)
+        code = sg_run_writer_open(s->args->output, &s->report.machine, &s->writer, &status);
+    s->progress = sg_progress_start(s->args);
+    if (!code) code = run_all(s, &status);
+    if (code && s->interrupted) code = SG_OK;
+    sg_run_writer_close(s->writer);
+    sg_progress_end(&s->progress);
+    int result = code ? sg_show_error(s->args, &status) : show(s);
+    free(s->report.micros);
+    free(s->report.omissions);
+    return result;
+}
+
+int sg_cmd_bench(const sg_args *args) {
+    sg_status status;
+    session s = {.args = args, .stop = sg_interrupt_flag()};
+    s.report.args = args;
+    sg_code code = kind_of(args, &s.report.kind, &status);
+    if (!code) code = check_options(args, s.report.kind, &status);
+    if (!code && s.report.kind == SG_BENCH_COLLECTIVE) code = sg_world_join(args, &s.world, &status);
+    if (code) return sg_show_error(args, &status);
+    if (s.report.kind != SG_BENCH_COLLECTIVE) s.world.ranks = 1;
+    int result = s.world.must_launch ? sg_world_launch(args, s.stop) : bench_here(&s);
+    if (result == SG_OK || result == SG_NO || result == SG_EXIT_INTERRUPTED) sg_world_leave(&s.world);
+    return result;
+}
