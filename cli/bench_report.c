@@ -89,11 +89,11 @@ void sg_print_bench(const sg_bench_report *report) {
         printf("%s: %s, %s%s%s\n", info->kind, info->name, info->library, *info->driver ? ", driver " : "",
                info->driver);
     }
-    print[report->kind](report);
+    if (report->n_micros) print[report->kind](report);
     print_disturbed(report);
     print_omissions(report);
     if (*report->missing) printf("  %s\n", report->missing);
-    if (report->args->output && report->n_micros) printf("\nWritten to %s\n", report->args->output);
+    if (report->args->output && report->n_micros && !report->is_rank) printf("\nWritten to %s\n", report->args->output);
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */

@@ -19,6 +19,7 @@ typedef struct sg_bench_report {
     sg_device_info device[SG_BENCH_DEVICES]; /* those that were measured */
     size_t n_devices;
     char missing[1024]; /* a device that was looked for and is not here, and why; "": none */
+    bool is_rank;       /* the command that started this one tells where the file is */
     bool no;            /* something that was asked for by name does not fit or is refused */
 } sg_bench_report;
 

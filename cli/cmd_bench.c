@@ -84,7 +84,9 @@ static void show_progress(void *user, double fraction, const char *what) {
 static sg_code set_options(session *s, sg_status *status) {
     const sg_args *a = s->args;
     s->options = (sg_bench_options){
-        .threads = a->threads > 0 ? (int)a->threads : 0,
+        .threads = a->threads > 0       ? (int)a->threads
+                   : s->world.ranks > 1 ? sg_share_of_processors(s->world.ranks)
+                                        : 0,
         .sizes = a->sizes.value,
         .n_sizes = a->sizes.n,
         .time_budget_s = a->time_budget_s > 0 ? a->time_budget_s : 60,
@@ -166,6 +168,7 @@ static int show(session *s) {
 static int bench_here(session *s) {
     sg_status status;
     sg_machine_describe(&s->report.machine);
+    s->report.is_rank = s->world.ranks > 1;
     sg_code code = set_options(s, &status);
     if (!code && s->args->output && s->world.rank == 0)
         code = sg_run_writer_open(s->args->output, &s->report.machine, &s->writer, &status);
@@ -180,16 +183,69 @@ static int bench_here(session *s) {
     return result;
 }
 
+/* ---- ranks that this process starts ------------------------------------------------------------------------------ */
+
+static bool was_asked_for(const sg_args *a, const sg_micro *m) {
+    if (strcmp(m->config.bench, sg_bench_name(SG_BENCH_COLLECTIVE)) != 0) return false;
+    for (size_t i = 0; i < a->ranks.n; i++)
+        if (a->ranks.value[i] == m->config.ranks) return true;
+    return false;
+}
+
+/* The device as the records tell of it: the ranks that knew more are gone. */
+static sg_device_info device_of(const sg_micro *m) {
+    sg_device_info info = {.units = (int)m->config.threads};
+    (void)snprintf(info.kind, sizeof info.kind, "%s", m->config.device);
+    (void)snprintf(info.name, sizeof info.name, "%s", m->config.device_name);
+    (void)snprintf(info.library, sizeof info.library, "%s", m->library);
+    (void)snprintf(info.driver, sizeof info.driver, "%s", m->driver);
+    return info;
+}
+
+static int show_collectives(const sg_args *args, const sg_run *run, int result) {
+    sg_bench_report report = {.kind = SG_BENCH_COLLECTIVE, .args = args, .machine = run->machine};
+    report.micros = calloc(run->n_micros + 1, sizeof *report.micros);
+    if (!report.micros) return SG_MACHINE;
+    for (size_t i = 0; i < run->n_micros; i++)
+        if (was_asked_for(args, &run->micros[i])) report.micros[report.n_micros++] = run->micros[i];
+    if (report.n_micros) report.device[report.n_devices++] = device_of(&report.micros[0]);
+    if (args->json)
+        result = sg_json_print(sg_json_bench(&report), result);
+    else
+        sg_print_bench(&report);
+    free(report.micros);
+    return result;
+}
+
+static sg_code join_ranks(session *s, sg_status *status) {
+    const sg_args *a = s->args;
+    sg_bench_options wanted = {0};
+    sg_code code = precisions_of(a->precision, &wanted, status);
+    for (size_t p = 0; !code && p < wanted.n_precisions; p++)
+        if (wanted.precision[p].dtype == SG_F16)
+            code = sg_fail(status, SG_BAD_INPUT, "--precision fp16: collectives are made in fp32 or bf16");
+    if (code) return code;
+    for (size_t i = 0; i < a->ranks.n; i++)
+        if (a->ranks.value[i] < 2)
+            return sg_fail(status, SG_BAD_INPUT,
+                           "a collective of %lld rank moves nothing: give --ranks or --gpus 2 or more",
+                           (long long)a->ranks.value[i]);
+    code = sg_world_join(a, &s->world, status);
+    if (!code && !s->world.must_launch && s->world.ranks < 2)
+        return sg_fail(status, SG_BAD_INPUT, "'bench collective' needs at least two ranks: give --ranks 2 or --gpus 2");
+    return code;
+}
+
 int sg_cmd_bench(const sg_args *args) {
     sg_status status;
     session s = {.args = args, .stop = sg_interrupt_flag()};
     s.report.args = args;
     sg_code code = kind_of(args, &s.report.kind, &status);
     if (!code) code = check_options(args, s.report.kind, &status);
-    if (!code && s.report.kind == SG_BENCH_COLLECTIVE) code = sg_world_join(args, &s.world, &status);
+    if (!code && s.report.kind == SG_BENCH_COLLECTIVE) code = join_ranks(&s, &status);
     if (code) return sg_show_error(args, &status);
     if (s.report.kind != SG_BENCH_COLLECTIVE) s.world.ranks = 1;
-    int result = s.world.must_launch ? sg_world_launch(args, s.stop) : bench_here(&s);
+    int result = s.world.must_launch ? sg_world_launch(args, s.stop, show_collectives) : bench_here(&s);
     if (result == SG_OK || result == SG_NO || result == SG_EXIT_INTERRUPTED) sg_world_leave(&s.world);
     return result;
 }

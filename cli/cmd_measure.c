@@ -167,7 +167,7 @@ int sg_cmd_measure(const sg_args *args) {
     session s = {.args = args, .stop = sg_interrupt_flag()};
     if (sg_device_choose(args, &s.choice, &status) != SG_OK || sg_world_join(args, &s.world, &status) != SG_OK)
         return sg_show_error(args, &status);
-    int result = s.world.must_launch ? sg_world_launch(args, s.stop) : measure_here(&s);
+    int result = s.world.must_launch ? sg_world_launch(args, s.stop, sg_world_show_points) : measure_here(&s);
     /* Leaving waits for the other ranks. After a fault they may be in the middle of an exchange: then this process ends
      * with its status, and the launcher ends them at once. */
     if (result == SG_OK || result == SG_NO || result == SG_EXIT_INTERRUPTED) sg_world_leave(&s.world);

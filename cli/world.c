@@ -91,31 +91,35 @@ static bool wanted(const sg_args *args, const sg_point *point) {
     return by_rank && by_batch;
 }
 
-static int show_file(const sg_args *args, const char *path, int result) {
+int sg_world_show_points(const sg_args *args, const sg_run *run, int result) {
+    size_t n = 0;
+    sg_point *points = calloc(run->n_points + 1, sizeof *points); /* borrowed */
+    if (!points) return SG_MACHINE;
+    for (size_t i = 0; i < run->n_points; i++)
+        if (wanted(args, &run->points[i])) points[n++] = run->points[i];
+    if (args->json) {
+        json_t *list = json_array();
+        for (size_t i = 0; i < n; i++) (void)json_array_append_new(list, sg_json_point(&points[i]));
+        result =
+            sg_json_print(json_pack("{s:o, s:o}", "machine", sg_json_machine(&run->machine), "points", list), result);
+    } else {
+        sg_print_points(points, n);
+        if (args->output) printf("\nWritten to %s\n", args->output);
+    }
+    free(points);
+    return result;
+}
+
+static int show_file(const sg_args *args, const char *path, sg_world_show show, int result) {
     sg_run run;
     sg_status status;
     if (sg_run_file_read(path, &run, &status) != SG_OK) return result ? result : sg_show_error(args, &status);
-    size_t kept = 0;
-    for (size_t i = 0; i < run.n_points; i++) {
-        sg_point point = run.points[i];
-        if (!wanted(args, &point)) continue;
-        run.points[i] = run.points[kept];
-        run.points[kept++] = point;
-    }
-    if (args->json) {
-        json_t *points = json_array();
-        for (size_t i = 0; i < kept; i++) (void)json_array_append_new(points, sg_json_point(&run.points[i]));
-        result =
-            sg_json_print(json_pack("{s:o, s:o}", "machine", sg_json_machine(&run.machine), "points", points), result);
-    } else {
-        sg_print_points(run.points, kept);
-        if (args->output) printf("\nWritten to %s\n", args->output);
-    }
+    result = show(args, &run, result);
     sg_run_clear(&run);
     return result;
 }
 
-int sg_world_launch(const sg_args *args, const volatile int *stop) {
+int sg_world_launch(const sg_args *args, const volatile int *stop, sg_world_show show) {
     sg_status status;
     char scratch[] = "/tmp/stepgauge-ranks-XXXXXX", path[64];
     const char *output = args->output;
@@ -136,7 +140,7 @@ int sg_world_launch(const sg_args *args, const volatile int *stop) {
             result = exit_status;
     }
     if (*stop) result = SG_EXIT_INTERRUPTED;
-    result = show_file(args, output, result);
+    result = show_file(args, output, show, result);
     if (output == path) {
         (void)unlink(path);
         (void)rmdir(scratch);

@@ -4,6 +4,7 @@
 
 #include "cli/args.h"
 #include "kernels/module.h"
+#include "sim/run_file.h"
 
 typedef struct sg_world {
     int rank, ranks;
@@ -17,8 +18,11 @@ typedef struct sg_world {
 sg_code sg_world_join(const sg_args *args, sg_world *world, sg_status *status);
 void sg_world_leave(sg_world *world);
 
-/* Runs this command again as each of the rank counts asked for, collects their points and shows them. Returns the exit
- * status. */
-int sg_world_launch(const sg_args *args, const volatile int *stop);
+/* Shows what the ranks of this command left in the run file; returns the exit status, `result` unless showing failed. */
+typedef int (*sg_world_show)(const sg_args *args, const sg_run *run, int result);
+int sg_world_show_points(const sg_args *args, const sg_run *run, int result);
+
+/* Runs this command again as each of the rank counts asked for, and shows what they measured. Returns the exit status. */
+int sg_world_launch(const sg_args *args, const volatile int *stop, sg_world_show show);
 
 #endif

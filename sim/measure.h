@@ -49,6 +49,10 @@ sg_code sg_training_reserved_bytes(const sg_training *training, int ranks, uint6
 sg_code sg_measure_largest_batch(const sg_policy_request *request, uint64_t bytes, int64_t most, int64_t *batch,
                                  sg_status *status);
 
+/* Threads of this process when none were asked for: its share of the processors. Ranks whose launcher does not say how many
+ * of them are here are taken to be all here; srun gives each task processors of its own. */
+int sg_share_of_processors(int ranks);
+
 /* This host. What cannot be found out stays empty or zero. */
 void sg_machine_describe(sg_machine_record *record);
 

@@ -59,11 +59,9 @@ static sg_code settings_of(const sg_policy_request *r, const sg_family *family, 
     return code;
 }
 
-/* Threads of this process when none were asked for: its share of the processors. Ranks whose launcher does not say how many
- * of them are here are taken to be all here; srun gives each task processors of its own. */
-static int share_of_processors(const sg_measure_options *o) {
+int sg_share_of_processors(int ranks) {
     sg_rank_variables variables;
-    int here = o->ranks > 1 ? o->ranks : 1;
+    int here = ranks > 1 ? ranks : 1;
     if (here > 1 && sg_rank_variables_read(&variables, NULL) == SG_OK && variables.found) {
         if (variables.local_ranks > 0) here = variables.local_ranks;
         if (strcmp(variables.launcher, "srun") == 0) here = 1;
@@ -87,7 +85,7 @@ sg_code sg_measure_config(const sg_policy_request *r, const sg_training *t, cons
     c->ranks = o->ranks > 0 ? o->ranks : 1;
     c->accumulation = t->accumulation;
     bool on_gpu = strcmp(c->device, "cuda") == 0; /* its threads are not this program's */
-    c->threads = o->threads > 0 ? o->threads : on_gpu ? 1 : share_of_processors(o);
+    c->threads = o->threads > 0 ? o->threads : on_gpu ? 1 : sg_share_of_processors(o->ranks);
     c->workers = o->workers;
     c->envs = t->envs;
     c->steps_per_env = t->steps_per_env;
