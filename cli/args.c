@@ -21,7 +21,7 @@ typedef enum sg_arg_type {
     ARG_IMAGE_SIZE /* HxW */
 } sg_arg_type;
 
-/* Groups: p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, m how a measurement runs, t how long it lasts, f measuring again, w machine, u how sure, l plan, o output file, g the framework's own times, i listing, j everywhere. */
+/* Groups: p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, t how long it lasts, f measuring again, w machine, u how sure, l plan, o output file, g the framework's own times, i listing, j everywhere. */
 typedef struct sg_arg {
     const char *name, *value;
     char group;
@@ -62,7 +62,7 @@ static const sg_arg table[] = {
     {"--cuda-graph", NULL, 'm', ARG_FLAG, AT(cuda_graph), 0, "cuda: record the update once and replay it"},
     {"--conv", "M", 'm', ARG_TEXT, AT(conv), 0, "cuda: benchmark (default) or heuristic choice of convolutions"},
     {"--cuda-libs", "DIR", 'c', ARG_TEXT, AT(cuda_libs), 0, "where the CUDA libraries are looked for first"},
-    {"--threads", "N", 'm', ARG_INT, AT(threads), 1, "compute threads (default: all that may be used)"},
+    {"--threads", "N", 'h', ARG_INT, AT(threads), 1, "compute threads (default: all that may be used)"},
     {"--seed", "N", 'p', ARG_INT, AT(seed), 0, "seed of weights, data, noise and masks (1)"},
     {"--time-budget", "S", 't', ARG_POSITIVE, AT(time_budget_s), 0, "seconds to spend measuring"},
     {"--min-iterations", "N", 't', ARG_INT, AT(min_iterations), 1, "least measured iterations per point (5)"},

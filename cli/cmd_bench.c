@@ -1,6 +1,7 @@
 /* bench: the ceilings of this machine's devices, one benchmark at a time. */
 #include "cli/bench_report.h"
 #include "cli/commands.h"
+#include "cli/device_choice.h"
 #include "cli/interrupt.h"
 #include "cli/world.h"
 #include "models/policy.h"
@@ -140,13 +141,24 @@ static sg_code run_on(session *s, const char *name, bool *here, sg_status *statu
     return code ? code : kept;
 }
 
-/* The device that was named, or all that are here: the first is what the others are compared with. Collectives run on one. */
+/* Collectives run on the device that a measurement would take, each rank on its own. */
+static sg_code run_ranks(session *s, sg_status *status) {
+    sg_device_choice choice;
+    bool here;
+    sg_code code = sg_device_choose(s->args, &choice, status);
+    if (code) return code;
+    s->options.index = choice.device_class == SG_DEVICE_CLASS_CUDA ? s->world.local_rank : 0;
+    return run_on(s, choice.device, &here, status);
+}
+
+/* The device that was named, or all that are here: the first is what the others are compared with. */
 static sg_code run_all(session *s, sg_status *status) {
     static const char *const kinds[SG_BENCH_DEVICES] = {"cpu", "cuda"};
     bool here;
+    if (s->report.kind == SG_BENCH_COLLECTIVE) return run_ranks(s, status);
     if (s->args->device) return run_on(s, s->args->device, &here, status);
     sg_code code = run_on(s, kinds[0], &here, status);
-    if (code || s->report.kind == SG_BENCH_COLLECTIVE || s->interrupted) return code;
+    if (code || s->interrupted) return code;
     sg_status reason = {0};
     code = run_on(s, kinds[1], &here, &reason);
     if (!code) return SG_OK;
