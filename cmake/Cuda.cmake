@@ -32,7 +32,8 @@ endif()
 set(CMAKE_CUDA_FLAGS_RELEASE "-O3")
 
 file(GLOB cuda_files CONFIGURE_DEPENDS kernels/cuda/*.c kernels/cuda/*.cu)
-add_library(sg_module_cuda MODULE ${cuda_files} kernels/nvidia/libraries.c kernels/op.c kernels/op_check.c kernels/op_text.c kernels/status.c)
+add_library(sg_module_cuda MODULE ${cuda_files} kernels/nvidia/libraries.c kernels/op.c kernels/op_check.c kernels/op_text.c kernels/status.c
+            kernels/nvidia/libraries.c)
 target_include_directories(sg_module_cuda PRIVATE ${CMAKE_SOURCE_DIR})
 target_include_directories(sg_module_cuda SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
 target_compile_definitions(sg_module_cuda PRIVATE _GNU_SOURCE SG_VERSION="${PROJECT_VERSION}")

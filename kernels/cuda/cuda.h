@@ -77,6 +77,16 @@ static inline uint64_t sg_cuda_align(uint64_t bytes) {
     return (bytes + 511) / 512 * 512;
 }
 
+/* Runs a plan that another one is made of, within the launch of that one. */
+static inline sg_code sg_cuda_run_part(const sg_call *call, const struct sg_plan *part, void *const *pointers,
+                                       char *workspace) {
+    sg_call inner = *call;
+    inner.plan = part;
+    inner.pointers = pointers;
+    inner.workspace = workspace;
+    return part->run(&inner);
+}
+
 /* Each kind's prepare sets run, state and workspace_bytes of a plan whose op is already there and sound. */
 typedef sg_code (*sg_prepare)(sg_device *device, struct sg_plan *plan, sg_status *status);
 sg_code sg_cuda_matmul(sg_device *device, struct sg_plan *plan, sg_status *status);      /* matmul.c */

@@ -58,6 +58,7 @@ sg_cuda_draw sg_cuda_draw_of(const sg_call *call) {
 static void cuda_close(sg_device *device) {
     if (!device) return;
     (void)sg_cuda_use(device, NULL);
+    sg_cuda_blas_close(device->blas);
     if (device->step_at) (void)cudaFree(device->step_at);
     sg_cuda_clock_close(device);
     sg_cuda_streams_close(device);
@@ -141,6 +142,7 @@ static sg_code cuda_info(sg_device *device, sg_device_info *info, sg_status *sta
                              .free_bytes = free_bytes};
     (void)snprintf(info->name, sizeof info->name, "%.95s", properties.name);
     (void)snprintf(info->library, sizeof info->library, "CUDA %d.%d", runtime / 1000, runtime % 1000 / 10);
+    sg_cuda_library_text(device, info->library, sizeof info->library);
     return sg_cuda_check(cudaDeviceGetPCIBusId(info->bus, sizeof info->bus, device->index), "asking for the bus id",
                          status);
 }

@@ -17,6 +17,7 @@ static sg_prepare prepare_of(sg_op_kind kind) {
     case SG_OP_FILL: return sg_cuda_fill;
     case SG_OP_SOFTMAX:
     case SG_OP_SOFTMAX_BWD: return sg_cuda_softmax;
+    case SG_OP_MATMUL: return sg_cuda_matmul;
     default: return NULL;
     }
 }
