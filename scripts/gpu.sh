@@ -6,7 +6,7 @@ usage() {
   cat <<'TEXT'
 Checks stepgauge on a machine with NVIDIA GPUs and measures it, within ten minutes.
 
-Usage: gpu.sh [--out FOLDER] [--deadline SECONDS] [--cpu] [ARCHIVE... | FOLDER]
+Usage: gpu.sh [--out FOLDER] [--deadline SECONDS] [--small] [--cpu] [ARCHIVE... | FOLDER]
 
   ARCHIVE...           stepgauge-*.tar.gz, and stepgauge-tests-*.tar.gz for the test programs; or a FOLDER that holds
                        the archives, or that they were unpacked in. Without any: the folder that this script lies in,
@@ -14,7 +14,8 @@ Usage: gpu.sh [--out FOLDER] [--deadline SECONDS] [--cpu] [ARCHIVE... | FOLDER]
   --out FOLDER         where run.h5, machine.h5, log.txt and each command's output are left
                        (default: $OUT, else stepgauge-gpu in the current folder)
   --deadline SECONDS   for everything together (default 560); what does not fit is left out and counts as failed
-  --cpu                the same list on the processor, small: whether this script works, without a GPU
+  --small              the same list with small policies and a second or so each
+  --cpu                that on the processor: whether this script works, without a GPU
 
 The machine needs bash, tar, gzip, coreutils, glibc 2.35 or later, libstdc++ of GCC 12 or later, the NVIDIA driver and the
 CUDA libraries (`stepgauge devices` names what is missing; STEPGAUGE_CUDA_LIBS says where they are).
@@ -34,11 +35,13 @@ die() { # STATUS TEXT
 out=${OUT:-stepgauge-gpu}
 deadline_s=560
 device=cuda
+small=
 given=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --help | -h) usage; exit 0 ;;
-    --cpu) device=cpu ;;
+    --cpu) device=cpu small=yes ;;
+    --small) small=yes ;;
     --out) [ $# -gt 1 ] || die 2 "--out needs a folder"; out=$2; shift ;;
     --deadline) [ $# -gt 1 ] || die 2 "--deadline needs seconds"; deadline_s=$2; shift ;;
     -*) die 2 "unknown option $1; --help lists them" ;;
@@ -78,7 +81,7 @@ if [ "$device" = cuda ]; then
   [ "$gpus" -gt 0 ] || die 3 "no NVIDIA GPU is here (no /dev/nvidia0, nvidia-smi lists none, or CUDA_VISIBLE_DEVICES hides \
 them); --cpu runs the same list on the processor"
 fi
-mkdir -p "$out" && [ -w "$out" ] || die 2 "cannot write to $out"
+{ mkdir -p "$out" && [ -w "$out" ]; } 2>/dev/null || die 2 "cannot write to $out"
 out=$(cd "$out" && pwd)
 
 # ---- the program -------------------------------------------------------------------------------------------------
@@ -275,33 +278,44 @@ until_s=$(($(elapsed_s) + deadline_s / 3))
 run_tests portable cpu
 [ "$device" = cpu ] || test_gpu
 gauge devices 30 devices
-if [ "$device" = cuda ]; then
-  # gemm on every device that is here: what the GPU gains, and where the transfer eats it.
-  gauge bench-gemm 75 bench gemm --time-budget 25 --quiet -o "$out/run.h5"
-  for what in memory copy launch; do
-    gauge "bench-$what" 30 bench "$what" --device cuda --time-budget 10 --quiet -o "$out/run.h5"
-  done
-  # --time-budget is for each batch; the limits are for the whole command.
+
+# --time-budget is for each point or device; the limits are for the whole command.
+if [ -z "$small" ]; then
+  bench_s=10 gemm_s=25 exchange_s=20
   act=(--batch 8,16,32 --time-budget 12)
   smolvla=(--batch 1,4,8 --time-budget 12)
   ppo=(--time-budget 6) envs=(1024 2048 4096)
+  scaled=(--batch 8 --time-budget 20)
 else
-  # Small enough for a few seconds on two cores.
-  act=(--batch 1,2,3 --cameras 1 --image-size 64x64 --set dim_model=128 --set dim_feedforward=256 --time-budget 1)
+  bench_s=1 gemm_s=1 exchange_s=1
+  act_size=(--cameras 1 --image-size 64x64 --set backbone_width=16 --set dim_model=128
+    --set dim_feedforward=256)
+  act=(--batch 1,2,3 "${act_size[@]}" --time-budget 1)
   smolvla=(--batch 1,2,3 --cameras 1 --set num_vlm_layers=2 --set vision_num_hidden_layers=2 --set text_hidden_size=192
     --set vocab_size=1000 --set resize_imgs_with_padding=128,128 --set chunk_size=10 --time-budget 1)
   ppo=(--steps-per-env 4 --time-budget 1) envs=(8 16 32)
+  scaled=(--batch 1 "${act_size[@]}" --time-budget 1)
 fi
-if [ "$gpus" -gt 1 ]; then
-  gauge bench-collective 60 bench collective --device cuda --gpus "$gpus" --time-budget 20 --quiet -o "$out/run.h5"
-fi
-gauge measure-act 75 measure act --device "$device" "${act[@]}" --quiet -o "$out/run.h5"
-gauge measure-smolvla 75 measure smolvla --device "$device" "${smolvla[@]}" --quiet -o "$out/run.h5"
-for count in "${envs[@]}"; do
-  gauge "measure-ppo-$count" 25 measure ppo --device "$device" --envs "$count" "${ppo[@]}" --quiet -o "$out/run.h5"
+on=(--device "$device")
+kept=(--quiet -o "$out/run.h5")
+
+# Products on every device that is here: what the GPU gains, and where the transfer eats it.
+products_on=()
+[ "$device" = cuda ] || products_on=("${on[@]}")
+gauge bench-gemm 75 bench gemm "${products_on[@]}" --time-budget "$gemm_s" "${kept[@]}"
+for what in memory copy launch; do
+  gauge "bench-$what" 30 bench "$what" "${on[@]}" --time-budget "$bench_s" "${kept[@]}"
 done
 if [ "$gpus" -gt 1 ]; then
-  gauge measure-act-gpus 60 measure act --device cuda --batch 8 --gpus "$gpus" --time-budget 20 --quiet -o "$out/run.h5"
+  gauge bench-collective 60 bench collective "${on[@]}" --gpus "$gpus" --time-budget "$exchange_s" "${kept[@]}"
+fi
+gauge measure-act 75 measure act "${on[@]}" "${act[@]}" "${kept[@]}"
+gauge measure-smolvla 75 measure smolvla "${on[@]}" "${smolvla[@]}" "${kept[@]}"
+for count in "${envs[@]}"; do
+  gauge "measure-ppo-$count" 25 measure ppo "${on[@]}" --envs "$count" "${ppo[@]}" "${kept[@]}"
+done
+if [ "$gpus" -gt 1 ]; then
+  gauge measure-act-gpus 60 measure act "${on[@]}" "${scaled[@]}" --gpus "$gpus" "${kept[@]}"
 fi
 gauge fit 20 fit "$out/run.h5" act -o "$out/machine.h5"
 gauge predict-act 10 predict act --machine "$out/machine.h5" --batch 8

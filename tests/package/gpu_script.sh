@@ -28,7 +28,7 @@ begin_s=$SECONDS
 ends "on the processor" 0 "$script" --cpu --out "$scratch/on the processor" "$@"
 [ $((SECONDS - begin_s)) -lt 60 ] || fail "on the processor: $((SECONDS - begin_s)) s, a minute is promised"
 has "on the processor" 'passed +tests/test_ops_kinds'
-for step in devices 'measure act' 'measure smolvla' 'measure ppo' 'fit run.h5' 'predict act' 'predict ppo'; do
+for step in devices 'bench gemm' 'bench memory' 'bench copy' 'bench launch' 'measure act' 'measure smolvla' 'measure ppo' 'fit run.h5' 'predict act' 'predict ppo'; do
   has "on the processor" "[0-9.]+ s +passed +bin/stepgauge $step"
 done
 has "on the processor" ' 0 failed'
