@@ -92,7 +92,9 @@ typedef sg_code (*sg_prepare)(sg_device *device, struct sg_plan *plan, sg_status
 sg_code sg_cuda_matmul(sg_device *device, struct sg_plan *plan, sg_status *status);      /* matmul.c */
 sg_code sg_cuda_conv(sg_device *device, struct sg_plan *plan, sg_status *status);        /* conv.c: CONV and backward */
 sg_code sg_cuda_attention(sg_device *device, struct sg_plan *plan, sg_status *status);   /* attention.c: both */
-sg_code sg_cuda_elementwise(sg_device *device, struct sg_plan *plan, sg_status *status); /* UNARY, BINARY, TERNARY */
+sg_code sg_cuda_unary(sg_device *device, struct sg_plan *plan, sg_status *status);
+sg_code sg_cuda_binary(sg_device *device, struct sg_plan *plan, sg_status *status);
+sg_code sg_cuda_ternary(sg_device *device, struct sg_plan *plan, sg_status *status);
 sg_code sg_cuda_unary_bwd(sg_device *device, struct sg_plan *plan, sg_status *status);
 sg_code sg_cuda_foreach(sg_device *device, struct sg_plan *plan, sg_status *status);
 sg_code sg_cuda_copy(sg_device *device, struct sg_plan *plan, sg_status *status);

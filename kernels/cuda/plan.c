@@ -18,6 +18,10 @@ static sg_prepare prepare_of(sg_op_kind kind) {
     case SG_OP_SOFTMAX:
     case SG_OP_SOFTMAX_BWD: return sg_cuda_softmax;
     case SG_OP_MATMUL: return sg_cuda_matmul;
+    case SG_OP_UNARY: return sg_cuda_unary;
+    case SG_OP_UNARY_BWD: return sg_cuda_unary_bwd;
+    case SG_OP_BINARY: return sg_cuda_binary;
+    case SG_OP_TERNARY: return sg_cuda_ternary;
     default: return NULL;
     }
 }
