@@ -241,8 +241,9 @@ static json_t *json_libraries(const sg_gpu_survey *s) {
 
 void sg_gpu_survey_json(const sg_gpu_survey *s, json_t *row) {
     json_t *driver = json_object(), *gpus = json_array(), *topology = json_array();
+    int major = s->driver.cuda_version / 1000, minor = s->driver.cuda_version % 1000 / 10;
     set(driver, "version", s->driver_version[0] ? words(s->driver_version) : json_null());
-    set(driver, "cuda", positive(s->driver.cuda_version / 1000 + s->driver.cuda_version % 1000 / 10 * 0.1));
+    set(driver, "cuda", positive(major + 0.1 * minor));
     set(driver, "ready", json_boolean(s->driver.problem == SG_DRIVER_READY));
     set(driver, "text", words(s->driver.text));
     set(driver, "nvml", s->nvml[0] ? words(s->nvml) : json_null());

@@ -102,7 +102,8 @@ static sg_code get_field(const sg_h5tree *group, const sg_field *field, char *at
         memcpy(at, &u64, sizeof u64);
         return code;
     case SG_FIELD_F64:
-        code = sg_field_get_real(group, field->name, &f64, status);
+        code = field->optional ? sg_h5tree_get_f64(group, field->name, &f64, status)
+                               : sg_field_get_real(group, field->name, &f64, status);
         memcpy(at, &f64, sizeof f64);
         return code;
     default:

@@ -36,7 +36,7 @@ static void add_once(char *list, size_t bytes, const char *text) {
     size_t used = strlen(list), n = strlen(text);
     if (n == 0 || is_listed(list, text) || used + n + 3 > bytes) return;
     if (used) {
-        memcpy(list + used, ", ", 2);
+        memcpy(list + used, ", ", 3);
         used += 2;
     }
     memcpy(list + used, text, n + 1);

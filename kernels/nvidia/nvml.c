@@ -1,20 +1,9 @@
-#include "kernels/nvidia/nvml.h"
-#include "kernels/nvidia/nvml_api.h"
+#include "kernels/nvidia/nvml_internal.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-
-struct sg_nvml {
-    void *library;
-#define MEMBER(member, symbol, older, parameters) nvml_return(*member) parameters;
-    NVML_FUNCTIONS(MEMBER)
-#undef MEMBER
-    char driver[80];
-    int cuda_version, count;
-};
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
@@ -68,8 +57,7 @@ static sg_code fail_init(nvml_return code, sg_status *status) {
     }
 }
 
-/* Printable ASCII only, and an end: a driver's text goes to terminals and files. */
-static void clean(char *text, size_t bytes) {
+void sg_nvml_clean(char *text, size_t bytes) {
     text[bytes - 1] = '\0';
     for (char *c = text; *c; c++)
         if (*c < ' ' || *c > '~') *c = '?';
@@ -87,10 +75,21 @@ static sg_code ask_system(sg_nvml *n, sg_status *status) {
                        SG_NVML_GPUS_MAX);
     n->count = (int)count;
     if (!n->driver_version || n->driver_version(n->driver, sizeof n->driver) != NVML_SUCCESS) n->driver[0] = '\0';
-    clean(n->driver, sizeof n->driver);
+    sg_nvml_clean(n->driver, sizeof n->driver);
     if (!n->cuda_version_of || n->cuda_version_of(&n->cuda_version) != NVML_SUCCESS || n->cuda_version < 0)
         n->cuda_version = 0;
     return SG_OK;
+}
+
+static sg_code start(sg_nvml *n, sg_status *status) {
+    if (!n->init || !n->shutdown || !n->count_of || !n->by_index)
+        return sg_fail(status, SG_MACHINE,
+                       "libnvidia-ml.so.1 lacks the functions that every driver has: install the driver again");
+    nvml_return started = n->init();
+    if (started != NVML_SUCCESS) return fail_init(started, status);
+    sg_code code = ask_system(n, status);
+    if (code) (void)n->shutdown();
+    return code;
 }
 
 sg_code sg_nvml_open(const char *folder, sg_nvml **nvml, sg_status *status) {
@@ -107,21 +106,14 @@ sg_code sg_nvml_open(const char *folder, sg_nvml **nvml, sg_status *status) {
     }
     n->library = library;
     find_functions(n);
-    sg_code code = SG_OK;
-    if (!n->init || !n->shutdown || !n->count_of || !n->by_index)
-        code = sg_fail(status, SG_MACHINE,
-                       "libnvidia-ml.so.1 lacks the functions that every driver has: install the driver again");
-    nvml_return started = NVML_UNKNOWN;
-    if (!code && (started = n->init()) != NVML_SUCCESS) code = fail_init(started, status);
-    if (!code) code = ask_system(n, status);
-    if (!code) {
-        *nvml = n;
-        return SG_OK;
+    sg_code code = start(n, status);
+    if (code) {
+        (void)dlclose(library);
+        free(n);
+        return code;
     }
-    if (started == NVML_SUCCESS) (void)n->shutdown();
-    (void)dlclose(library);
-    free(n);
-    return code;
+    *nvml = n;
+    return SG_OK;
 }
 
 void sg_nvml_close(sg_nvml *n) {
@@ -145,14 +137,7 @@ int sg_nvml_cuda_version(const sg_nvml *n) {
 
 /* ---- single values ------------------------------------------------------------------------------------------------ */
 
-/* The GPU that is being asked, and whether one answer was that it is gone. */
-typedef struct question {
-    const sg_nvml *n;
-    nvml_device device;
-    bool lost;
-} question;
-
-static bool answered(question *q, nvml_return code) {
+bool sg_nvml_answered(sg_nvml_question *q, nvml_return code) {
     if (code == NVML_GPU_IS_LOST) q->lost = true;
     return code == NVML_SUCCESS;
 }
@@ -160,48 +145,49 @@ static bool answered(question *q, nvml_return code) {
 typedef nvml_return (*ask_unsigned)(nvml_device, unsigned *);
 typedef nvml_return (*ask_int)(nvml_device, int *);
 
-static double number(question *q, ask_unsigned get, double unit) {
+static double number(sg_nvml_question *q, ask_unsigned get, double unit) {
     unsigned value = 0;
-    return get && answered(q, get(q->device, &value)) ? unit * value : 0;
+    return get && sg_nvml_answered(q, get(q->device, &value)) ? unit * value : 0;
 }
 
-static int small(question *q, ask_unsigned get) {
+static int small(sg_nvml_question *q, ask_unsigned get) {
     unsigned value = 0;
-    return get && answered(q, get(q->device, &value)) && value < 1024 ? (int)value : 0;
+    return get && sg_nvml_answered(q, get(q->device, &value)) && value < 1024 ? (int)value : 0;
 }
 
-static int mode(question *q, ask_int get) {
+static int mode(sg_nvml_question *q, ask_int get) {
     int value = -1;
-    return get && answered(q, get(q->device, &value)) && value >= 0 && value < 1024 ? value : -1;
+    return get && sg_nvml_answered(q, get(q->device, &value)) && value >= 0 && value < 1024 ? value : -1;
 }
 
-static double clock_mhz(question *q, nvml_return (*get)(nvml_device, unsigned, unsigned *), unsigned domain) {
+static double clock_mhz(sg_nvml_question *q, nvml_return (*get)(nvml_device, unsigned, unsigned *), unsigned domain) {
     unsigned value = 0;
-    return get && answered(q, get(q->device, domain, &value)) ? value : 0;
+    return get && sg_nvml_answered(q, get(q->device, domain, &value)) ? value : 0;
 }
 
 /* Newer drivers have nvmlDeviceGetTemperatureV beside the older call, which is to go away. */
-static double temperature_c(question *q) {
+static double temperature_c(sg_nvml_question *q) {
     nvml_temperature t = {.version = NVML_TEMPERATURE_VERSION, .sensor = NVML_TEMPERATURE_GPU};
-    if (q->n->temperature_v && answered(q, q->n->temperature_v(q->device, &t))) return t.temperature;
+    if (q->n->temperature_v && sg_nvml_answered(q, q->n->temperature_v(q->device, &t))) return t.temperature;
     unsigned value = 0;
-    if (q->n->temperature && answered(q, q->n->temperature(q->device, NVML_TEMPERATURE_GPU, &value))) return value;
+    if (q->n->temperature && sg_nvml_answered(q, q->n->temperature(q->device, NVML_TEMPERATURE_GPU, &value)))
+        return value;
     return 0;
 }
 
-static void text(question *q, nvml_return (*get)(nvml_device, char *, unsigned), char *to, unsigned bytes) {
-    if (!get || !answered(q, get(q->device, to, bytes))) to[0] = '\0';
-    clean(to, bytes);
+static void text(sg_nvml_question *q, nvml_return (*get)(nvml_device, char *, unsigned), char *to, unsigned bytes) {
+    if (!get || !sg_nvml_answered(q, get(q->device, to, bytes))) to[0] = '\0';
+    sg_nvml_clean(to, bytes);
 }
 
-static bool ask_about(const sg_nvml *n, int index, question *q) {
-    *q = (question){.n = n};
-    return index >= 0 && index < n->count && answered(q, n->by_index((unsigned)index, &q->device)) && q->device;
+bool sg_nvml_ask_about(const sg_nvml *n, int index, sg_nvml_question *q) {
+    *q = (sg_nvml_question){.n = n};
+    return index >= 0 && index < n->count && sg_nvml_answered(q, n->by_index((unsigned)index, &q->device)) && q->device;
 }
 
 /* ---- while it works ------------------------------------------------------------------------------------------------ */
 
-static void sample(question *q, sg_gpu_sample *s) {
+static void sample(sg_nvml_question *q, sg_gpu_sample *s) {
     const sg_nvml *n = q->n;
     unsigned long long reasons = 0;
     *s = (sg_gpu_sample){.sm_mhz = clock_mhz(q, n->clock, NVML_CLOCK_SM),
@@ -210,21 +196,21 @@ static void sample(question *q, sg_gpu_sample *s) {
                          .power_w = number(q, n->power, 1e-3),
                          .pcie_generation = small(q, n->pcie_generation),
                          .pcie_width = small(q, n->pcie_width)};
-    if (n->reasons && answered(q, n->reasons(q->device, &reasons))) s->reasons = reasons;
+    if (n->reasons && sg_nvml_answered(q, n->reasons(q->device, &reasons))) s->reasons = reasons;
     s->lost = q->lost;
 }
 
 void sg_nvml_sample(sg_nvml *n, int index, sg_gpu_sample *s) {
-    question q;
+    sg_nvml_question q;
     memset(s, 0, sizeof *s);
-    if (ask_about(n, index, &q))
+    if (sg_nvml_ask_about(n, index, &q))
         sample(&q, s);
     else
         s->lost = q.lost;
 }
 
 /* A list that was told to be longer than asked for is not believed beyond its memory. */
-static int list_processes(question *q, sg_gpu_process *to, int room) {
+static int list_processes(sg_nvml_question *q, sg_gpu_process *to, int room) {
     enum { MOST = 1024 };
     const sg_nvml *n = q->n;
     bool newer = n->processes;
@@ -236,7 +222,7 @@ static int list_processes(question *q, sg_gpu_process *to, int room) {
     nvml_return code = newer ? n->processes(q->device, &count, (nvml_process *)(void *)list)
                              : n->processes_v1(q->device, &count, (nvml_process_v1 *)(void *)list);
     int found = -1;
-    if (answered(q, code)) found = count < MOST ? (int)count : MOST;
+    if (sg_nvml_answered(q, code)) found = count < MOST ? (int)count : MOST;
     for (int i = 0; i < found && i < room; i++) {
         nvml_process_v1 p; /* the two structs begin alike */
         memcpy(&p, list + (size_t)i * each, sizeof p);
@@ -247,80 +233,81 @@ static int list_processes(question *q, sg_gpu_process *to, int room) {
 }
 
 int sg_nvml_processes(sg_nvml *n, int index, sg_gpu_process *processes, int room) {
-    question q;
-    return ask_about(n, index, &q) ? list_processes(&q, processes, room) : -1;
+    sg_nvml_question q;
+    return sg_nvml_ask_about(n, index, &q) ? list_processes(&q, processes, room) : -1;
 }
 
 /* ---- everything of one GPU ------------------------------------------------------------------------------------------ */
 
-static bool link_active(question *q, unsigned link) {
+bool sg_nvml_link_active(sg_nvml_question *q, unsigned link) {
     int active = 0;
-    return q->n->link_state && answered(q, q->n->link_state(q->device, link, &active)) && active == 1;
+    return q->n->link_state && sg_nvml_answered(q, q->n->link_state(q->device, link, &active)) && active == 1;
 }
 
-static int count_links(question *q) {
+static int count_links(sg_nvml_question *q) {
     if (!q->n->link_state) return -1;
     int links = 0;
-    for (unsigned i = 0; i < NVML_NVLINKS_MAX; i++) links += link_active(q, i);
+    for (unsigned i = 0; i < NVML_NVLINKS_MAX; i++) links += sg_nvml_link_active(q, i);
     return links;
 }
 
-static int64_t ecc_errors(question *q, int counter) {
+static int64_t ecc_errors(sg_nvml_question *q, int counter) {
     unsigned long long count = 0;
-    if (!q->n->ecc_errors || !answered(q, q->n->ecc_errors(q->device, NVML_UNCORRECTED, counter, &count))) return -1;
+    if (!q->n->ecc_errors || !sg_nvml_answered(q, q->n->ecc_errors(q->device, NVML_UNCORRECTED, counter, &count)))
+        return -1;
     return count > INT64_MAX ? INT64_MAX : (int64_t)count;
 }
 
-static void read_health(question *q, sg_gpu_state *g) {
+static void read_health(sg_nvml_question *q, sg_gpu_state *g) {
     const sg_nvml *n = q->n;
     int current = -1, pending = -1;
-    g->ecc = n->ecc_mode && answered(q, n->ecc_mode(q->device, &current, &pending)) ? current == 1 : -1;
+    g->ecc = n->ecc_mode && sg_nvml_answered(q, n->ecc_mode(q->device, &current, &pending)) ? current == 1 : -1;
     g->ecc_uncorrected = ecc_errors(q, NVML_VOLATILE);
     g->ecc_uncorrected_ever = ecc_errors(q, NVML_AGGREGATE);
     unsigned corrected = 0, uncorrected = 0, waiting = 0, failed = 0;
-    bool rows =
-        n->remapped_rows && answered(q, n->remapped_rows(q->device, &corrected, &uncorrected, &waiting, &failed));
+    bool rows = n->remapped_rows &&
+                sg_nvml_answered(q, n->remapped_rows(q->device, &corrected, &uncorrected, &waiting, &failed));
     g->rows_pending = rows ? waiting != 0 : -1;
     g->rows_failed = rows ? failed != 0 : -1;
     unsigned mig = 0, mig_pending = 0;
-    g->mig = n->mig_mode && answered(q, n->mig_mode(q->device, &mig, &mig_pending)) ? mig == 1 : -1;
+    g->mig = n->mig_mode && sg_nvml_answered(q, n->mig_mode(q->device, &mig, &mig_pending)) ? mig == 1 : -1;
     g->persistence = mode(q, n->persistence);
     int compute = mode(q, n->compute_mode);
     g->compute_mode = compute <= SG_GPU_COMPUTE_EXCLUSIVE ? (sg_gpu_compute_mode)compute : SG_GPU_COMPUTE_NOT_TOLD;
 }
 
-static void read_identity(question *q, sg_gpu_state *g) {
+static void read_identity(sg_nvml_question *q, sg_gpu_state *g) {
     const sg_nvml *n = q->n;
     text(q, n->name, g->name, sizeof g->name);
     text(q, n->uuid, g->uuid, sizeof g->uuid);
     nvml_pci_info pci = {0};
-    if (n->pci && answered(q, n->pci(q->device, &pci))) {
-        clean(pci.bus_id, sizeof pci.bus_id);
+    if (n->pci && sg_nvml_answered(q, n->pci(q->device, &pci))) {
+        sg_nvml_clean(pci.bus_id, sizeof pci.bus_id);
         memcpy(g->bus, pci.bus_id, sizeof g->bus);
     }
     int major = 0, minor = 0;
-    if (n->capability && answered(q, n->capability(q->device, &major, &minor)) && major > 0 && major < 100 &&
+    if (n->capability && sg_nvml_answered(q, n->capability(q->device, &major, &minor)) && major > 0 && major < 100 &&
         minor >= 0 && minor < 10)
         g->capability = 10 * major + minor;
 }
 
-static void read_use(question *q, sg_gpu_state *g) {
+static void read_use(sg_nvml_question *q, sg_gpu_state *g) {
     const sg_nvml *n = q->n;
     nvml_memory memory = {0};
-    if (n->memory && answered(q, n->memory(q->device, &memory))) {
+    if (n->memory && sg_nvml_answered(q, n->memory(q->device, &memory))) {
         g->total_bytes = memory.total;
         g->free_bytes = memory.free;
         g->used_bytes = memory.used;
     }
     nvml_utilization busy = {0};
     g->busy_percent =
-        n->utilization && answered(q, n->utilization(q->device, &busy)) && busy.gpu <= 100 ? (int)busy.gpu : -1;
+        n->utilization && sg_nvml_answered(q, n->utilization(q->device, &busy)) && busy.gpu <= 100 ? (int)busy.gpu : -1;
     g->performance_state = mode(q, n->performance_state);
     if (g->performance_state > 15) g->performance_state = -1;
     g->n_processes = list_processes(q, g->processes, SG_NVML_PROCESSES_MAX);
 }
 
-static void read_limits(question *q, sg_gpu_state *g) {
+static void read_limits(sg_nvml_question *q, sg_gpu_state *g) {
     const sg_nvml *n = q->n;
     g->sm_max_mhz = clock_mhz(q, n->max_clock, NVML_CLOCK_SM);
     g->memory_max_mhz = clock_mhz(q, n->max_clock, NVML_CLOCK_MEM);
@@ -333,10 +320,10 @@ static void read_limits(question *q, sg_gpu_state *g) {
 }
 
 sg_code sg_nvml_read(sg_nvml *n, int index, sg_gpu_state *g, sg_status *status) {
-    question q;
+    sg_nvml_question q;
     memset(g, 0, sizeof *g);
     g->index = index;
-    if (!ask_about(n, index, &q)) {
+    if (!sg_nvml_ask_about(n, index, &q)) {
         g->now.lost = q.lost;
         return sg_fail(status, SG_MACHINE,
                        q.lost
@@ -351,99 +338,4 @@ sg_code sg_nvml_read(sg_nvml *n, int index, sg_gpu_state *g, sg_status *status) 
     read_health(&q, g);
     sample(&q, &g->now);
     return SG_OK;
-}
-
-/* ---- which, and how connected --------------------------------------------------------------------------------------- */
-
-/* PCI addresses are written with four or eight digits of domain. */
-static const char *after_zeros(const char *bus) {
-    const char *colon = strchr(bus, ':');
-    while (*bus == '0' && colon && bus < colon - 1) bus++;
-    return bus;
-}
-
-static bool same_bus(const char *a, const char *b) {
-    return *a && *b && strcasecmp(after_zeros(a), after_zeros(b)) == 0;
-}
-
-static bool bus_of(question *q, char bus[32]) {
-    nvml_pci_info pci = {0};
-    if (!q->n->pci || !answered(q, q->n->pci(q->device, &pci))) return false;
-    clean(pci.bus_id, sizeof pci.bus_id);
-    memcpy(bus, pci.bus_id, 32);
-    return true;
-}
-
-int sg_nvml_find(sg_nvml *n, const char *bus) {
-    char other[32];
-    for (int i = 0; bus && i < n->count; i++) {
-        question q;
-        if (ask_about(n, i, &q) && bus_of(&q, other) && same_bus(bus, other)) return i;
-    }
-    return -1;
-}
-
-/* Active links that end at `bus`, and those that end at a switch. */
-static void links_to(question *q, const char *bus, int *direct, int *switched) {
-    *direct = *switched = 0;
-    for (unsigned i = 0; q->n->link_remote && i < NVML_NVLINKS_MAX; i++) {
-        nvml_pci_info remote = {0};
-        if (!link_active(q, i) || !answered(q, q->n->link_remote(q->device, i, &remote))) continue;
-        clean(remote.bus_id, sizeof remote.bus_id);
-        int kind = NVML_LINK_TO_GPU;
-        if (same_bus(bus, remote.bus_id))
-            (*direct)++;
-        else if (q->n->link_kind && answered(q, q->n->link_kind(q->device, i, &kind)) && kind == NVML_LINK_TO_SWITCH)
-            (*switched)++;
-    }
-}
-
-/* NVLinks that lead from one to the other, directly or through switches (which connect each with each). */
-static int links_between(question *a, question *b) {
-    char bus_a[32], bus_b[32];
-    if (!bus_of(a, bus_a) || !bus_of(b, bus_b)) return 0;
-    int direct, switched, direct_back, switched_back;
-    links_to(a, bus_b, &direct, &switched);
-    if (direct) return direct;
-    links_to(b, bus_a, &direct_back, &switched_back);
-    return switched < switched_back ? switched : switched_back;
-}
-
-void sg_nvml_connection(sg_nvml *n, int a, int b, char connection[8]) {
-    question qa, qb;
-    int level = -1;
-    (void)snprintf(connection, 8, "%s", a == b ? "X" : "?");
-    if (a == b || !ask_about(n, a, &qa) || !ask_about(n, b, &qb)) return;
-    int links = links_between(&qa, &qb);
-    if (links > 0) {
-        (void)snprintf(connection, 8, "NV%d", links % 100);
-        return;
-    }
-    if (!n->ancestor || !answered(&qa, n->ancestor(qa.device, qb.device, &level)) || level < 0 || level > 50) return;
-    static const char *const names[] = {"PIX", "PIX", "PXB", "PHB", "NODE", "SYS"}; /* levels 0, 10 ... 50 */
-    (void)snprintf(connection, 8, "%s", names[level / 10]);
-}
-
-void sg_gpu_reasons_text(uint64_t reasons, char *to, size_t bytes) {
-    static const struct {
-        uint64_t bit;
-        const char *words;
-    } table[] = {
-        {SG_GPU_APPLICATION_CLOCKS, "application clocks"},
-        {SG_GPU_POWER_CAP, "power cap"},
-        {SG_GPU_HARDWARE_SLOWDOWN, "hardware slowdown"},
-        {SG_GPU_SYNC_BOOST, "sync boost"},
-        {SG_GPU_THERMAL_SOFTWARE, "thermal (software)"},
-        {SG_GPU_THERMAL_HARDWARE, "thermal (hardware)"},
-        {SG_GPU_POWER_BRAKE, "power brake"},
-        {SG_GPU_DISPLAY_CLOCKS, "display clocks"},
-    };
-    size_t used = 0;
-    if (bytes) to[0] = '\0';
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        if (!(reasons & table[i].bit)) continue;
-        int n = snprintf(to + used, bytes - used, "%s%s", used ? ", " : "", table[i].words);
-        if (n < 0 || (size_t)n >= bytes - used) return;
-        used += (size_t)n;
-    }
 }

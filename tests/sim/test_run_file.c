@@ -232,6 +232,36 @@ static void test_no_field_is_forgotten(void **state) {
     sg_run_clear(&run);
 }
 
+/* A point without a GPU leaves no trace of one in the file, which so reads as those from before there were such fields; a
+ * field that is there must be of its kind. */
+static void test_optional_fields(void **state) {
+    scene *s = *state;
+    append(s->path, 4);
+    sg_h5tree *tree;
+    assert_int_equal(sg_h5tree_load(s->path, &sg_run_format, &tree, NULL), SG_OK);
+    sg_h5tree *point = tree->groups[1]->groups[0];
+    for (size_t i = 0; i < point->n_values; i++) assert_int_not_equal(strncmp(point->values[i].name, "gpu", 3), 0);
+    for (size_t i = 0; i < tree->groups[0]->n_values; i++)
+        assert_int_not_equal(strncmp(tree->groups[0]->values[i].name, "gpu", 3), 0);
+    sg_run run;
+    const sg_gpu_conditions nothing = {0};
+    assert_int_equal(sg_run_from_tree("x.h5", tree, &run, NULL), SG_OK);
+    assert_memory_equal(&run.points[0].gpu, &nothing, sizeof nothing);
+    sg_run_clear(&run);
+    sg_status status = {0};
+    assert_int_equal(sg_h5tree_set_text(point, "gpu_samples", "many", NULL), SG_OK);
+    assert_int_equal(sg_run_from_tree("x.h5", tree, &run, &status), SG_BAD_INPUT);
+    assert_non_null(strstr(status.text, "gpu_samples"));
+    assert_int_equal(sg_h5tree_set_i64(point, "gpu_samples", -1, NULL), SG_OK);
+    assert_int_equal(sg_run_from_tree("x.h5", tree, &run, &status), SG_BAD_INPUT);
+    assert_non_null(strstr(status.text, "cannot be negative"));
+    assert_int_equal(sg_h5tree_set_i64(point, "gpu_samples", 1, NULL), SG_OK);
+    assert_int_equal(sg_h5tree_set_text(point, "gpu_power_w", "much", NULL), SG_OK);
+    assert_int_equal(sg_run_from_tree("x.h5", tree, &run, &status), SG_BAD_INPUT);
+    assert_non_null(strstr(status.text, "gpu_power_w"));
+    sg_h5tree_free(tree);
+}
+
 static void test_every_rank(void **state) {
     scene *s = *state;
     double all[3 * ITERATIONS];
@@ -625,6 +655,7 @@ int main(void) {
         SCENE(test_round_trip),
         SCENE(test_empty_run),
         SCENE(test_no_field_is_forgotten),
+        SCENE(test_optional_fields),
         SCENE(test_every_rank),
         SCENE(test_append_replace_order),
         SCENE(test_odd_descriptions),
