@@ -291,9 +291,9 @@ else
   act_size=(--cameras 1 --image-size 64x64 --set backbone_width=16 --set dim_model=128
     --set dim_feedforward=256)
   act=(--batch 1,2,3 "${act_size[@]}" --time-budget 1)
-  smolvla=(--batch 1,2,3 --cameras 1 --set num_vlm_layers=2 --set vision_num_hidden_layers=2 --set text_hidden_size=192
-    --set vocab_size=1000 --set resize_imgs_with_padding=128,128 --set chunk_size=10 --time-budget 1)
-  ppo=(--steps-per-env 4 --time-budget 1) envs=(8 16 32)
+  smolvla=(--batch 1,2,3 --cameras 1 --image-size 64x64 --set num_vlm_layers=2 --set vision_num_hidden_layers=2
+    --set text_hidden_size=192 --set vocab_size=1000 --set resize_imgs_with_padding=128,128 --set chunk_size=10 --time-budget 1)
+  ppo=(--steps-per-env 4 --set actor_hidden_dims=64,64 --set critic_hidden_dims=64,64 --time-budget 1) envs=(8 16 32)
   scaled=(--batch 1 "${act_size[@]}" --time-budget 1)
 fi
 on=(--device "$device")
