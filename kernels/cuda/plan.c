@@ -15,6 +15,12 @@ sg_code sg_cuda_refuse(const sg_op *op, const char *reason, sg_status *status) {
 static sg_prepare prepare_of(sg_op_kind kind) {
     switch (kind) {
     case SG_OP_FILL: return sg_cuda_fill;
+    case SG_OP_REDUCE: return sg_cuda_reduce;
+    case SG_OP_EMBEDDING: return sg_cuda_embedding;
+    case SG_OP_EMBEDDING_BWD: return sg_cuda_embedding_bwd;
+    case SG_OP_MAXPOOL:
+    case SG_OP_MAXPOOL_BWD: return sg_cuda_maxpool;
+    case SG_OP_RESIZE: return sg_cuda_resize;
     case SG_OP_SOFTMAX:
     case SG_OP_SOFTMAX_BWD: return sg_cuda_softmax;
     case SG_OP_MATMUL: return sg_cuda_matmul;
@@ -22,6 +28,10 @@ static sg_prepare prepare_of(sg_op_kind kind) {
     case SG_OP_UNARY_BWD: return sg_cuda_unary_bwd;
     case SG_OP_BINARY: return sg_cuda_binary;
     case SG_OP_TERNARY: return sg_cuda_ternary;
+    case SG_OP_LAYER_NORM:
+    case SG_OP_RMS_NORM: return sg_cuda_layer_norm;
+    case SG_OP_LAYER_NORM_BWD:
+    case SG_OP_RMS_NORM_BWD: return sg_cuda_layer_norm_bwd;
     default: return NULL;
     }
 }

@@ -1,8 +1,9 @@
 /* rows.cuh: how kernels walk rows of the last dim: which threads take a row, how they read it, what they keep of it.
  *
- * A warp takes a row of up to 1,024 elements, a block of 256 threads a longer one; either way a thread keeps up to 32
- * elements of the row in registers, so that rows of up to 1,024 and 8,192 elements are read once. What is longer is read
- * again, out of a cache as a rule. Dense aligned rows are read 16 bytes at a time. */
+ * A warp takes a row of up to 1,024 elements, a block of 256 threads a longer one. Dense aligned rows are read 16 bytes at
+ * a time, and a thread keeps up to 32 elements in registers, so that rows of up to 8,192 are read once; other rows are read
+ * one element at a time, 16 are kept, and the numbers are half of that. What is longer is read again, out of a cache as a
+ * rule. */
 #ifndef SG_KERNELS_CUDA_ROWS_CUH
 #define SG_KERNELS_CUDA_ROWS_CUH
 
@@ -12,7 +13,7 @@
 #include "kernels/cuda/layout.cuh"
 #include "kernels/cuda/values.cuh"
 
-enum { SG_ROW_WARP = 32, SG_ROW_BLOCK = 256, SG_ROW_KEPT = 32, SG_ROW_WARP_LONGEST = SG_ROW_WARP * SG_ROW_KEPT };
+enum { SG_ROW_WARP = 32, SG_ROW_BLOCK = 256 };
 enum { SG_ROW_TENSORS = 6 };
 
 /* One tensor as a kernel gets it. */
@@ -66,7 +67,7 @@ struct sg_mixed {
 
 /* Element i belongs to thread i / VEC % THREADS; the first KEEP turns are kept in registers. */
 template <typename Way, int THREADS> struct sg_row_part {
-    enum { VEC = Way::VEC, KEEP = SG_ROW_KEPT / VEC, STEP = THREADS * VEC };
+    enum { VEC = Way::VEC, KEEP = VEC == 1 ? 16 : 32 / VEC, STEP = THREADS * VEC };
     float kept[KEEP][VEC];
 
     static __device__ __forceinline__ int first() {
@@ -168,8 +169,9 @@ template <int VALUE> struct sg_constant {
     enum { value = VALUE };
 };
 template <typename Way, typename F> static cudaError_t sg_row_by_length(int n, F launch) {
-    return n <= SG_ROW_WARP_LONGEST ? launch(Way(), sg_constant<SG_ROW_WARP>())
-                                    : launch(Way(), sg_constant<SG_ROW_BLOCK>());
+    return n <= sg_row_part<Way, SG_ROW_WARP>::KEEP * sg_row_part<Way, SG_ROW_WARP>::STEP
+               ? launch(Way(), sg_constant<SG_ROW_WARP>())
+               : launch(Way(), sg_constant<SG_ROW_BLOCK>());
 }
 template <typename F> static cudaError_t sg_row_dispatch(sg_row_way way, int dtype, int n, F launch) {
     if (way == SG_ROW_MIXED) return launch(sg_mixed(), sg_constant<SG_ROW_BLOCK>());
