@@ -44,4 +44,3 @@ set_target_properties(sg_module_cuda PROPERTIES PREFIX "" OUTPUT_NAME stepgauge_
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/modules C_VISIBILITY_PRESET hidden
                       CUDA_VISIBILITY_PRESET hidden)
 target_link_libraries(sg_module_cuda PRIVATE m ${CMAKE_DL_LIBS})
-add_dependencies(stepgauge sg_module_cuda)
