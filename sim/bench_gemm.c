@@ -185,10 +185,12 @@ static sg_code one(sg_bench *b, int64_t n, const sg_bench_precision *precision, 
         b->planned = b->planned > 2 ? b->planned - 2 : 0;
         return SG_OK;
     }
-    if (too_long(&g, seen, precisions_left, why, sizeof why)) return omit_both(&g, why, false, status);
-    double error;
+    double error, size = (double)sg_dtype_bytes(precision->dtype);
     sg_status reason = {0};
-    sg_code code = open_op(&g, &reason);
+    sg_code code = sg_bench_fits_device(b, 3 * (double)n * (double)n * size, &reason);
+    if (code == SG_NO) return omit_both(&g, reason.text, true, status);
+    if (!code && too_long(&g, seen, precisions_left, why, sizeof why)) return omit_both(&g, why, false, status);
+    if (!code) code = open_op(&g, &reason);
     if (code == SG_NO) {
         seen->refused = g.op.plan == NULL;
         code = omit_both(&g, reason.text, true, status);

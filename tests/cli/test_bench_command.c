@@ -145,10 +145,23 @@ static void an_output_that_cannot_be_is_told_before_measuring(void **state) {
 
 /* ---- ranks ------------------------------------------------------------------------------------------------------- */
 
+static bool can_launch(void) {
+    if (access("/usr/bin/mpirun", X_OK) == 0 || access("/usr/local/bin/mpirun", X_OK) == 0) return true;
+    print_message("there is no mpirun: skipped\n");
+    return false;
+}
+
 static void collectives_of_two_ranks(void **state) {
     (void)state;
+    if (!can_launch()) skip();
+    /* Open MPI leaks by itself, which would end ranks with an error under the leak checker. */
+    const char *options = getenv("ASAN_OPTIONS");
+    char before[512];
+    (void)snprintf(before, sizeof before, "%s", options ? options : "");
+    assert_int_equal(setenv("ASAN_OPTIONS", "detect_leaks=0:intercept_tls_get_addr=0", 1), 0);
     sg_said said = sg_stepgauge("bench", "collective", "--ranks", "2", "--sizes", "4K,100001", "-o", run_path, "--json",
                                 "--threads", "1", "--time-budget", "4", "--min-iterations", "3", NULL);
+    assert_int_equal(setenv("ASAN_OPTIONS", before, 1), 0);
     if (said.status != 0) fail_msg("exit status %d: %s", said.status, said.err);
     json_t *root = sg_said_json(&said);
     size_t n = json_array_size(json_object_get(root, "results"));

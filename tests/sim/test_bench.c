@@ -142,8 +142,7 @@ static void what_does_not_fit_is_an_answer(void **state) {
     run(sg_bent_device(&bent, false, false), SG_BENCH_GEMM, &o, &b);
     assert_int_equal(b.n_micros, 2); /* of 16 alone */
     assert_int_equal(b.n_omissions, 2);
-    /* 500000 does not fit into the time either, and that is seen first once a rate is known */
-    assert_true(b.omissions[1].answer && strstr(b.omissions[1].why, "on the device"));
+    for (size_t i = 0; i < 2; i++) assert_true(b.omissions[i].answer && strstr(b.omissions[i].why, "on the device"));
     sg_bench_close(&b);
 }
 
