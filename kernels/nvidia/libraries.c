@@ -19,7 +19,7 @@ static const library LIBRARIES[SG_CUDA_LIBRARY_COUNT] = {
     [SG_CUDA_CUBLAS] = {"libcublas.so.13", "cuBLAS", "nvidia-cublas", "libcublas-13-0", false},
     [SG_CUDA_CUBLASLT] = {"libcublasLt.so.13", "cuBLASLt", "nvidia-cublas", "libcublas-13-0", false},
     [SG_CUDA_CUDNN] = {"libcudnn.so.9", "cuDNN", "nvidia-cudnn-cu13", "libcudnn9-cuda-13", true},
-    [SG_CUDA_CURAND] = {"libcurand.so.10", "cuRAND", "nvidia-curand", "libcurand-13-0", false},
+    [SG_CUDA_CURAND] = {"libcurand.so.10", "cuRAND", "nvidia-curand", "libcurand-13-0", true},
     [SG_CUDA_NCCL] = {"libnccl.so.2", "NCCL", "nvidia-nccl-cu13", "libnccl2", true},
 };
 
