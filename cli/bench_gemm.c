@@ -12,8 +12,10 @@ static const char *const computes[] = {"f32", "tf32", "bf16", "f16"};
 static const sg_compute modes[] = {SG_COMPUTE_F32, SG_COMPUTE_TF32, SG_COMPUTE_BF16, SG_COMPUTE_F16};
 enum { COMPUTES = sizeof computes / sizeof *computes };
 
-static bool is_product(const sg_micro *m) {
-    return strcmp(m->config.what, "product") == 0;
+/* A product alone of this precision ("": any) on that device. */
+static bool is_product_of(const sg_micro *m, const char *device, const char *compute) {
+    return strcmp(m->config.what, "product") == 0 && strcmp(m->config.device, device) == 0 &&
+           (!*compute || strcmp(m->config.compute, compute) == 0);
 }
 
 static const sg_micro *with_transfer(const sg_bench_report *r, const sg_micro *product) {
@@ -42,7 +44,7 @@ static void print_times(const sg_bench_report *r, const char *device) {
     for (int c = 0; c < COMPUTES; c++)
         for (size_t i = 0; i < r->n_micros; i++) {
             const sg_micro *m = &r->micros[i];
-            if (!is_product(m) || strcmp(m->config.device, device) || strcmp(m->config.compute, computes[c])) continue;
+            if (!is_product_of(m, device, computes[c])) continue;
             const sg_micro *moved = with_transfer(r, m);
             sg_text n = sg_show_count(m->config.n), s = sg_show_seconds(m->s.median), spread = sg_bench_spread(m);
             sg_text p99 = sg_show_seconds(m->p99_s), rate = rate_text(m->flop_per_s);
@@ -83,9 +85,7 @@ static void where_transfer_eats_the_gain(const sg_bench_report *r, const char *c
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < r->n_micros; i++) {
             const sg_micro *m = &r->micros[i], *moved = with_transfer(r, m), *base = baseline(r, m);
-            if (!is_product(m) || strcmp(m->config.device, r->device[1].kind) || strcmp(m->config.compute, compute) ||
-                !moved || !base)
-                continue;
+            if (!is_product_of(m, r->device[1].kind, compute) || !moved || !base) continue;
             bool eaten = moved->s.median >= base->s.median;
             if (pass == 0 && eaten && m->config.n > *up_to) *up_to = m->config.n;
             if (pass == 1 && !eaten && m->config.n > *up_to && (!*from || m->config.n < *from)) *from = m->config.n;
@@ -98,8 +98,7 @@ static void print_speed_up(const sg_bench_report *r) {
     for (int c = 0; c < COMPUTES; c++)
         for (size_t i = 0; i < r->n_micros; i++) {
             const sg_micro *m = &r->micros[i], *base = baseline(r, m), *moved = with_transfer(r, m);
-            if (!is_product(m) || strcmp(m->config.device, r->device[1].kind) || strcmp(m->config.compute, computes[c]))
-                continue;
+            if (!is_product_of(m, r->device[1].kind, computes[c])) continue;
             if (!base) continue;
             char gain[32], moved_gain[32] = "-";
             (void)snprintf(gain, sizeof gain, "%.3g x", base->s.median / m->s.median);
@@ -137,7 +136,7 @@ static void print_factors(const sg_bench_report *r, const char *device) {
     bool emulated = false;
     for (size_t i = 0; i < r->n_micros; i++) {
         const sg_micro *m = &r->micros[i];
-        if (!is_product(m) || strcmp(m->config.device, device) || strcmp(m->config.compute, "f32")) continue;
+        if (!is_product_of(m, device, "f32")) continue;
         char cell[COMPUTES][32];
         const char *row[COMPUTES + 1];
         sg_text n = sg_show_count(m->config.n);
@@ -163,9 +162,7 @@ static const sg_micro *fastest(const sg_bench_report *r, const char *device, con
     const sg_micro *best = NULL;
     for (size_t i = 0; i < r->n_micros; i++) {
         const sg_micro *m = &r->micros[i];
-        if (is_product(m) && !strcmp(m->config.device, device) && !strcmp(m->config.compute, compute) &&
-            (!best || m->flop_per_s > best->flop_per_s))
-            best = m;
+        if (is_product_of(m, device, compute) && (!best || m->flop_per_s > best->flop_per_s)) best = m;
     }
     return best;
 }
@@ -222,7 +219,7 @@ static json_t *json_speed_up(const sg_bench_report *r) {
     json_t *list = json_array();
     for (size_t i = 0; r->n_devices > 1 && i < r->n_micros; i++) {
         const sg_micro *m = &r->micros[i], *base = baseline(r, m), *moved = with_transfer(r, m);
-        if (!is_product(m) || strcmp(m->config.device, r->device[1].kind) || !base) continue;
+        if (!is_product_of(m, r->device[1].kind, "") || !base) continue;
         (void)json_array_append_new(
             list, json_pack("{s:s, s:s, s:I, s:o, s:o}", "precision", sg_bench_precision_name(m->config.compute),
                             "baseline_precision", sg_bench_precision_name(base->config.compute), "n",
@@ -250,7 +247,7 @@ static json_t *json_factors(const sg_bench_report *r) {
     for (size_t i = 0; i < r->n_micros; i++) {
         const sg_micro *m = &r->micros[i];
         const sg_micro *single = sg_bench_find(r, m->config.device, "product", "f32", m->config.n, 0);
-        if (!is_product(m) || !single || m == single) continue;
+        if (!is_product_of(m, m->config.device, "") || !single || m == single) continue;
         (void)json_array_append_new(
             list, json_pack("{s:s, s:s, s:I, s:o, s:b}", "device", m->config.device, "precision",
                             sg_bench_precision_name(m->config.compute), "n", (json_int_t)m->config.n,

@@ -37,7 +37,7 @@ void sg_print_bench_memory(const sg_bench_report *r) {
     for (size_t k = 0; k < sg_bench_memory_count; k++)
         for (size_t i = 0; i < r->n_micros; i++) {
             const sg_micro *m = &r->micros[i];
-            if (strcmp(m->config.what, sg_bench_memory_names[k])) continue;
+            if (strcmp(m->config.what, sg_bench_memory_names[k]) != 0) continue;
             sg_text bytes = sg_show_bytes((double)m->config.bytes), s = sg_show_seconds(m->s.median);
             sg_text spread = sg_bench_spread(m), p99 = sg_show_seconds(m->p99_s), rate = gigabytes(m->bytes_per_s);
             sg_text share = sg_bench_percent(over_copy(r, m));
@@ -110,7 +110,7 @@ void sg_print_bench_launch(const sg_bench_report *r) {
     for (size_t k = 0; k < sizeof what / sizeof *what; k++)
         for (size_t i = 0; i < r->n_micros; i++) {
             const sg_micro *m = &r->micros[i];
-            if (strcmp(m->config.what, what[k][0])) continue;
+            if (strcmp(m->config.what, what[k][0]) != 0) continue;
             sg_text s = sg_show_seconds(m->s.median), spread = sg_bench_spread(m), p99 = sg_show_seconds(m->p99_s);
             const char *const row[] = {what[k][1], m->config.device, s.s, spread.s, p99.s, sg_bench_remark(m)};
             sg_table_row(table, row);

@@ -36,7 +36,7 @@ static sg_code kind_of(const sg_args *args, sg_bench_kind *kind, sg_status *stat
         return sg_fail(status, SG_BAD_INPUT, "'bench' runs one benchmark at a time, '%.32s' is one too many",
                        args->positional.value[1]);
     for (int k = 0; k < SG_BENCH_KINDS; k++) {
-        if (strcmp(args->positional.value[0], known[k])) continue;
+        if (strcmp(args->positional.value[0], known[k]) != 0) continue;
         *kind = (sg_bench_kind)k;
         return SG_OK;
     }

@@ -59,8 +59,12 @@ sg_code sg_bench_slowest(sg_bench *b, sg_bench_samples *s, sg_status *status) {
         return sg_fail(status, SG_MACHINE, "%zu times of %zu ranks are too many", s->n, ranks);
     float *mine = malloc(bytes), *everyone = malloc(all);
     void *part = NULL, *whole = NULL;
-    sg_code code = mine && everyone ? SG_OK : sg_fail_memory(status, all, "the ranks' times");
-    if (!code) code = api->segment_alloc(b->device, bytes, &part, status);
+    if (!mine || !everyone) {
+        free(everyone);
+        free(mine);
+        return sg_fail_memory(status, all, "the ranks' times");
+    }
+    sg_code code = api->segment_alloc(b->device, bytes, &part, status);
     if (!code) code = api->segment_alloc(b->device, all, &whole, status);
     for (size_t i = 0; !code && i < s->n; i++) mine[i] = (float)s->value[i];
     if (!code) code = api->copy(b->device, part, mine, bytes, SG_COPY_TO_DEVICE, SG_STREAM_COMPUTE, status);
@@ -96,10 +100,10 @@ sg_code sg_exchange_open(sg_bench *b, sg_collective collective, const sg_bench_p
     e->part = bytes / size / ranks;
     if (e->part < 1)
         return sg_fail(status, SG_BAD_INPUT, "%lld bytes hold no element for each of %lld ranks: give at least %lld",
-                       (long long)bytes, (long long)ranks, (long long)(size * ranks));
+                       (long long)bytes, (long long)ranks, (long long)size * (long long)ranks);
     e->whole = e->part * ranks;
-    e->whole_bytes = (uint64_t)(e->whole * size);
-    e->part_bytes = (uint64_t)(e->part * size);
+    e->whole_bytes = (uint64_t)e->whole * (uint64_t)size;
+    e->part_bytes = (uint64_t)e->part * (uint64_t)size;
     sg_status reason = {0};
     sg_code mine = take(e, &reason);
     return agree_on(b, mine, &reason, status);
@@ -180,8 +184,8 @@ static sg_code compare_all(sg_exchange *e, double *error, sg_status *status) {
     bool scattered = e->collective == SG_REDUCE_SCATTER;
     int64_t n = scattered ? e->part : e->whole, size = (int64_t)sg_dtype_bytes(e->precision->dtype);
     const unsigned char *from = scattered ? e->part_at : e->whole_at;
-    unsigned char *host = malloc((size_t)(CHUNK * size));
-    if (!host) return sg_fail_memory(status, (unsigned long long)(CHUNK * size), "results");
+    unsigned char *host = malloc(CHUNK * (size_t)size);
+    if (!host) return sg_fail_memory(status, CHUNK * (unsigned long long)size, "results");
     sg_code code = SG_OK;
     for (int64_t at = 0; !code && at < n; at += CHUNK) {
         int64_t count = n - at < CHUNK ? n - at : CHUNK;

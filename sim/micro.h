@@ -20,7 +20,8 @@ typedef struct sg_micro_config {
     char host[16];             /* "native": this program's own launches; "emulated": with a framework's host time */
     int64_t m, n, k, batch;    /* product [batch] m x k by k x n */
     int64_t bytes; /* memory: of one tensor; copy: of the copy; collective: of the whole buffer, as nccl-tests counts */
-    int64_t ranks, threads;
+    int64_t ranks;
+    int64_t threads; /* of a CPU; multiprocessors of a GPU */
 } sg_micro_config;
 
 typedef struct sg_micro {
