@@ -4,6 +4,7 @@
 #include "cli/interrupt.h"
 #include "cli/measuring.h"
 #include "cli/world.h"
+#include "sim/agree.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,6 +59,26 @@ static bool found_before(session *s, const sg_policy_request *policy, const sg_m
     return *code == SG_OK;
 }
 
+/* Rank 0 has the run file and decides for all. */
+static sg_code know_before(session *s, const sg_policy_request *policy, const sg_measure_options *options, bool *known,
+                           sg_status *status) {
+    sg_code code = SG_OK;
+    *known = found_before(s, policy, options, &code, status);
+    if (s->world.ranks == 1) return code;
+    code = sg_ranks_agree(s->world.transport, code, status);
+    unsigned char answer = *known;
+    if (code == SG_OK) code = s->world.transport->api->broadcast(s->world.transport, &answer, sizeof answer, 0, status);
+    *known = code == SG_OK && answer;
+    return code;
+}
+
+static void tell_known(const session *s) {
+    if (s->world.rank != 0) return;
+    const sg_point_config *c = &s->run.points[s->run.n_points - 1].config;
+    fprintf(stderr, "stepgauge: %s %lld is in the run file already (--fresh measures it again)\n",
+            c->envs > 0 ? "envs" : "batch", (long long)(c->envs > 0 ? c->envs : c->batch));
+}
+
 static sg_code measure_one(session *s, sg_request *request, int64_t batch, int workers, sg_status *status) {
     sg_measure_options options =
         sg_measuring_options(s->args, &s->choice, s->stop, s->world.rank == 0 ? &s->progress : NULL);
@@ -68,14 +89,10 @@ static sg_code measure_one(session *s, sg_request *request, int64_t batch, int w
     options.bootstrap = s->world.transport;
     request->policy.batch = batch;
     request->policy.ranks = s->world.ranks;
-    sg_code code = SG_OK;
-    if (s->world.ranks == 1 && found_before(s, &request->policy, &options, &code, status)) {
-        const sg_point_config *c = &s->run.points[s->run.n_points - 1].config;
-        fprintf(stderr, "stepgauge: %s %lld is in the run file already (--fresh measures it again)\n",
-                c->envs > 0 ? "envs" : "batch", (long long)(c->envs > 0 ? c->envs : c->batch));
-        return SG_OK;
-    }
-    if (code != SG_OK) return code;
+    bool known;
+    sg_code code = know_before(s, &request->policy, &options, &known, status);
+    if (code == SG_OK && known) tell_known(s);
+    if (code != SG_OK || known) return code;
     sg_point point;
     code = sg_measure(&request->policy, &options, &point, status);
     if (*s->stop) s->interrupted = true;
@@ -96,7 +113,7 @@ static sg_code measure_all(session *s, sg_request *request, bool *all_fit, sg_st
             sg_code code = measure_one(s, request, batch, a->workers.n ? (int)a->workers.value[w] : 1, status);
             if (code == SG_NO) {
                 *all_fit = false;
-                fprintf(stderr, "stepgauge: %s\n", status->text);
+                if (s->world.rank == 0) fprintf(stderr, "stepgauge: %s\n", status->text);
             } else if (code != SG_OK) {
                 return code;
             }
@@ -145,7 +162,10 @@ static int measure_here(session *s) {
     bool all_fit = true;
     sg_machine_describe(&s->run.machine);
     sg_code code = sg_request_make(s->args, s->choice.device_class, &request, &status);
-    if (code != SG_OK) return sg_show_error(s->args, &status);
+    if (code != SG_OK) {
+        sg_world_fail(&s->world, status.text);
+        return sg_show_error(s->args, &status);
+    }
     code = sg_device_choose_host(s->args, request.policy.framework, s->world.local_rank, &s->choice, &status);
     if (code == SG_OK && s->choice.emulates_host && s->world.rank == 0 && !s->args->quiet)
         fprintf(stderr, "stepgauge: the host takes the time of %s (--host native: its own)\n", s->choice.host_from);
@@ -157,7 +177,12 @@ static int measure_here(session *s) {
             s->args->batch_auto ? measure_largest(s, &request, &status) : measure_all(s, &request, &all_fit, &status);
     sg_run_writer_close(s->writer);
     sg_request_clear(&request);
-    int result = code == SG_OK ? show(s, all_fit) : sg_show_error(s->args, &status);
+    int result = code;
+    if (code == SG_OK)
+        result = show(s, all_fit);
+    else if (sg_world_speaks(&s->world))
+        (void)sg_show_error(s->args, &status);
+    if (code != SG_OK) sg_world_fail(&s->world, status.text);
     sg_run_clear(&s->run);
     return result;
 }

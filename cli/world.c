@@ -1,8 +1,11 @@
 #include "cli/world.h"
 
+#include "cli/device_choice.h"
 #include "cli/interrupt.h"
 #include "cli/measuring.h"
-#include "sim/launch_ranks.h"
+#include "kernels/tcp/tcp.h"
+#include "sim/rank_variables.h"
+#include "sim/spawn_ranks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +15,42 @@
 enum { ARGUMENTS_MAX = 256 };
 static const double JOIN_S = 30;
 
-static sg_code join(sg_world *world, int expected, sg_status *status) {
+static bool on_gpus(const sg_args *args) {
+    sg_device_choice choice;
+    return sg_device_choose(args, &choice, NULL) == SG_OK && choice.device_class == SG_DEVICE_CLASS_CUDA;
+}
+
+/* ---- being a rank ------------------------------------------------------------------------------------------------ */
+
+static sg_code join_mpi(sg_world *world, int expected, sg_status *status) {
     char library[96];
     const sg_transport_api *api;
     sg_code code = sg_module_transport("mpi", &api, status);
-    if (code == SG_OK) code = api->join(expected, JOIN_S, &world->transport, library, sizeof library, status);
-    if (code != SG_OK) return code;
+    return code == SG_OK ? api->join(expected, JOIN_S, &world->transport, library, sizeof library, status) : code;
+}
+
+static sg_code join_tcp(sg_world *world, const sg_rank_variables *v, sg_status *status) {
+    const sg_tcp_options options = {.rank = v->rank,
+                                    .ranks = v->ranks,
+                                    .address = v->address,
+                                    .port = v->port,
+                                    .ports = v->ports,
+                                    .listener = v->listener,
+                                    .secret = v->secret,
+                                    .timeout_s = JOIN_S};
+    return sg_tcp_join(&options, &world->transport, status);
+}
+
+/* GPUs exchange their data by themselves: TCP will do for the rest. On CPUs MPI is faster. */
+static bool meets_over_tcp(const sg_args *args, const sg_rank_variables *v) {
+    const sg_transport_api *api;
+    if (v->meeting != SG_MEET_EITHER) return v->meeting == SG_MEET_TCP;
+    return on_gpus(args) || sg_module_transport("mpi", &api, NULL) != SG_OK;
+}
+
+static sg_code join(const sg_args *args, sg_world *world, const sg_rank_variables *v, sg_status *status) {
+    sg_code code = meets_over_tcp(args, v) ? join_tcp(world, v, status) : join_mpi(world, v->ranks, status);
+    if (code != SG_OK) return sg_fail_in(status, "joining the ranks that %s started", v->launcher);
     world->rank = world->transport->rank;
     world->ranks = world->transport->ranks;
     return SG_OK;
@@ -28,12 +61,9 @@ sg_code sg_world_join(const sg_args *args, sg_world *world, sg_status *status) {
     sg_rank_variables variables;
     sg_code code = sg_rank_variables_read(&variables, status);
     if (code != SG_OK) return code;
-    if (variables.found && variables.ranks != 1) {
-        code = join(world, variables.ranks, status);
-        world->local_rank = world->rank;
-        return code == SG_OK ? code : sg_fail_in(status, "joining the ranks that %s started", variables.launcher);
-    }
-    for (size_t i = 0; i < args->ranks.n; i++)
+    world->local_rank = variables.local_rank;
+    if (variables.found && variables.ranks != 1) return join(args, world, &variables, status);
+    for (size_t i = 0; i < args->ranks.n && !variables.found; i++)
         if (args->ranks.value[i] > 1) world->must_launch = true;
     return SG_OK;
 }
@@ -43,11 +73,27 @@ void sg_world_leave(sg_world *world) {
     world->transport = NULL;
 }
 
+/* Under MPI leaving waits for the others, who may be in the middle of an exchange: this process ends with its status, and
+ * mpirun ends them. */
+void sg_world_fail(sg_world *world, const char *why) {
+    if (!world->transport || world->transport->api != sg_tcp_transport()) return;
+    world->transport->api->abort(world->transport, why);
+    sg_world_leave(world);
+}
+
+bool sg_world_speaks(const sg_world *world) {
+    char why[2];
+    const sg_transport *t = world->transport;
+    return !t || world->rank < 2 || !t->api->lost || !t->api->lost(world->transport, why, sizeof why);
+}
+
+/* ---- starting ranks -------------------------------------------------------------------------------------------------- */
+
 /* This command line again, with the rank counts replaced by one and the output by the shared run file. */
 static int arguments_for(const sg_args *args, const char *program, const char *ranks, const char *output, char **argv) {
     int n = 0;
     argv[n++] = (char *)(uintptr_t)program;
-    for (int i = 1; i < args->argc && n < ARGUMENTS_MAX - 8; i++) {
+    for (int i = 1; i < args->argc && n < ARGUMENTS_MAX - 10; i++) {
         const char *a = args->argv[i];
         bool with_value =
             strcmp(a, "--ranks") == 0 || strcmp(a, "--gpus") == 0 || strcmp(a, "--output") == 0 || strcmp(a, "-o") == 0;
@@ -57,6 +103,9 @@ static int arguments_for(const sg_args *args, const char *program, const char *r
         if (with_value || joined || strcmp(a, "--json") == 0) continue;
         argv[n++] = (char *)(uintptr_t)a;
     }
+    /* where none was named, what is chosen depends on --gpus, which is not passed on */
+    if (!args->device) argv[n++] = (char *)(uintptr_t) "--device";
+    if (!args->device) argv[n++] = (char *)(uintptr_t)(on_gpus(args) ? "cuda" : "cpu");
     argv[n++] = (char *)(uintptr_t) "--ranks";
     argv[n++] = (char *)(uintptr_t)ranks;
     argv[n++] = (char *)(uintptr_t) "--output";
@@ -78,7 +127,9 @@ static sg_code run_ranks(const sg_args *args, int64_t ranks, const char *output,
     int saved = dup(STDOUT_FILENO);
     if (saved < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
         return sg_fail(status, SG_MACHINE, "cannot redirect the ranks' output");
-    sg_code code = sg_launch_ranks((int)ranks, argv, NULL, exit_status, status);
+    bool with_mpirun = !on_gpus(args) && sg_launch_ranks_possible();
+    sg_code code = with_mpirun ? sg_launch_ranks((int)ranks, argv, NULL, exit_status, status)
+                               : sg_spawn_ranks((int)ranks, argv, NULL, exit_status, status);
     (void)dup2(saved, STDOUT_FILENO);
     (void)close(saved);
     return code;
@@ -135,9 +186,8 @@ int sg_world_launch(const sg_args *args, const volatile int *stop, sg_world_show
     for (size_t i = 0; i < args->ranks.n && result == SG_OK && !*stop; i++) {
         int exit_status = 0;
         if (run_ranks(args, args->ranks.value[i], output, &exit_status, &status) != SG_OK)
-            result = sg_show_error(args, &status);
-        else
-            result = exit_status;
+            (void)sg_show_error(args, &status);
+        result = exit_status;
     }
     if (*stop) result = SG_EXIT_INTERRUPTED;
     result = show_file(args, output, show, result);

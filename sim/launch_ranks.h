@@ -1,21 +1,10 @@
-/* launch_ranks.h: starts a program as N ranks on this machine with Open MPI's mpirun, and tells whether it already is one. */
+/* launch_ranks.h: starts a program as N ranks on this machine with Open MPI's mpirun. */
 #ifndef SG_SIM_LAUNCH_RANKS_H
 #define SG_SIM_LAUNCH_RANKS_H
 
 #include "kernels/status.h"
 
 #include <stdbool.h>
-
-typedef struct sg_rank_variables {
-    bool found;
-    int rank, ranks;      /* ranks 0: the launcher does not tell */
-    int local_ranks;      /* on this machine; 0: the launcher does not tell */
-    const char *launcher; /* "mpirun", "srun", "torchrun" ... */
-} sg_rank_variables;
-
-/* Reads the variables that launchers set (OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID inside a step, RANK). They only tell
- * what is claimed: the transport's join finds out whether the peers are there. SG_BAD_INPUT: nonsense in one of them. */
-sg_code sg_rank_variables_read(sg_rank_variables *variables, sg_status *status);
 
 typedef struct sg_launch_ranks_options {
     double timeout_s; /* ends all ranks after this time; 0: none */
@@ -27,8 +16,12 @@ typedef struct sg_launch_ranks_options {
  * theirs, standard input is empty. The first SIGINT that reaches this process meanwhile becomes SIGUSR1 for every rank: finish
  * the iteration together, keep what was measured. A second one, SIGTERM and SIGHUP end them. Nothing of the tree outlives this
  * call. *exit_status: that of the first rank that failed, 0 when none did, 128 + signal when a signal
- * ended them (130: SIGINT). SG_MACHINE: mpirun is missing or cannot be started, or the time was over. options may be NULL. */
+ * ended them (130: SIGINT). SG_MACHINE: mpirun is missing or cannot be started, or the time was over, or a rank was killed by
+ * a signal that did not come from here, which the status names. options may be NULL. */
 sg_code sg_launch_ranks(int ranks, char *const argv[], const sg_launch_ranks_options *options, int *exit_status,
                         sg_status *status);
+
+/* Whether there is an mpirun. */
+bool sg_launch_ranks_possible(void);
 
 #endif

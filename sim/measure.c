@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/transport.h"
+#include "sim/agree.h"
 #include "sim/clock.h"
 #include "sim/environment.h"
 #include "sim/gpu_state.h"
@@ -85,23 +86,26 @@ static sg_code open_device(session *s, sg_status *status) {
                                     .library_dir = s->options->library_dir};
     sg_code code = s->api->open(&open, &s->device, status);
     if (!code) code = s->api->info(s->device, &s->info, status);
-    if (code || s->ranks == 1) return code;
+    return code ? code : check_memory(s, status);
+}
+
+static sg_code open_communicator(session *s, sg_status *status) {
+    if (s->ranks == 1) return SG_OK;
     if (!s->api->comm_create)
         return sg_fail(status, SG_MACHINE, "device %s has no communicator: measure with one rank", s->info.kind);
     const sg_comm_options join = {.rank = s->options->rank,
                                   .ranks = s->ranks,
                                   .bootstrap = s->options->bootstrap,
                                   .timeout_s = COMMUNICATOR_TIMEOUT_S};
-    code = s->api->comm_create(s->device, &join, &s->comm, status);
+    sg_code code = s->api->comm_create(s->device, &join, &s->comm, status);
     return code ? code : s->api->segment_alloc(s->device, BALLOT_BYTES, &s->ballot, status);
 }
 
-static sg_code open_session(session *s, sg_status *status) {
+static sg_code open_walker(session *s, sg_status *status) {
     const sg_training *t = s->training;
     const sg_measure_options *o = s->options;
-    sg_code code = open_device(s, status);
-    if (!code) code = check_memory(s, status);
-    if (!code && steps_of_kind(t, SG_STEP_LOADER)) {
+    sg_code code = SG_OK;
+    if (steps_of_kind(t, SG_STEP_LOADER)) {
         const sg_loader_options loader = {.training = t,
                                           .workers = o->workers,
                                           .prefetch = o->prefetch,
@@ -129,6 +133,18 @@ static sg_code open_session(session *s, sg_status *status) {
                                   .graph = o->graph,
                                   .placed_storages = strcmp(t->framework, "native") == 0 && !s->info.caching};
     return sg_walker_open(t, &walk, &s->walker, status);
+}
+
+/* One rank that cannot must not leave the others waiting for it. */
+static sg_code agree(session *s, sg_code code, sg_status *status) {
+    return s->ranks == 1 ? code : sg_ranks_agree(s->options->bootstrap, code, status);
+}
+
+static sg_code open_session(session *s, sg_status *status) {
+    sg_code code = agree(s, open_device(s, status), status);
+    if (!code) code = agree(s, open_communicator(s, status), status);
+    if (!code) code = agree(s, open_walker(s, status), status);
+    return code;
 }
 
 /* A GPU that fell off the bus is why its calls fail: that is what is told then. */
@@ -216,9 +232,20 @@ static sg_code interrupted(sg_status *status) {
     return sg_fail(status, SG_MACHINE, "interrupted");
 }
 
+/* An iteration in which nobody waits for anybody, so that a rank that runs out of memory can say so. */
+static sg_code try_alone(session *s, sg_status *status) {
+    if (s->ranks == 1) return SG_OK;
+    sg_walker_set_communication(s->walker, false);
+    sg_code code = agree(s, sg_walker_iteration(s->walker, NULL, status), status);
+    sg_walker_set_communication(s->walker, true);
+    return code;
+}
+
 /* The first iterations pay for pages, packed weights, first primitives; they are not counted. */
 static sg_code warm_up(session *s, sg_status *status) {
     int64_t n = s->options->warmup > 1 ? s->options->warmup : 1;
+    sg_code tried = try_alone(s, status);
+    if (tried) return tried;
     for (int64_t i = 0; i < n; i++) {
         tell(s, "warming up");
         double start = sg_clock_s();

@@ -7,8 +7,8 @@
 #include "kernels/module.h"
 #include "models/options.h"
 #include "sim/host_state.h"
-#include "sim/launch_ranks.h"
 #include "sim/measure.h"
+#include "sim/rank_variables.h"
 
 static void copy_text(char *to, size_t bytes, const char *from) {
     (void)snprintf(to, bytes, "%s", from ? from : "");

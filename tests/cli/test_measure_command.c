@@ -359,16 +359,39 @@ static void two_ranks_are_two_processes(void **state) {
     sg_run_clear(&run);
 }
 
-static void ranks_need_mpirun(void **state) {
-    (void)state;
+static sg_said two_ranks_without_mpirun(const char *batch) {
     const char *usual = getenv("PATH");
     char *path = strdup(usual ? usual : "/usr/bin:/bin");
     assert_non_null(path);
     assert_int_equal(setenv("PATH", "/nonexistent", 1), 0);
-    sg_said said = sg_stepgauge("measure", "mlp", "--batch", "8", "--ranks", "2", SMALL, NULL);
+    sg_said said =
+        sg_stepgauge("measure", "mlp", "--batch", batch, "--ranks", "2", "-o", run_path, "--json", SMALL, NULL);
     assert_int_equal(setenv("PATH", path, 1), 0);
     free(path);
-    expect(said, 3, "mpirun");
+    return said;
+}
+
+/* The ranks start by themselves and meet over TCP; what the run file holds is not measured again; a batch that does not fit is
+ * one answer of all ranks and does not end the rest. */
+static void ranks_need_no_mpirun(void **state) {
+    (void)state;
+    sg_said said = two_ranks_without_mpirun("8");
+    if (said.status != 0) fail_msg("exit status %d: %s", said.status, said.err);
+    json_t *root = sg_said_json(&said);
+    assert_true(sg_json_number(only_point(root), "ranks") == 2);
+    json_decref(root);
+    sg_said_clear(&said);
+    said = two_ranks_without_mpirun("8");
+    if (said.status != 0) fail_msg("exit status %d: %s", said.status, said.err);
+    assert_non_null(strstr(said.err, "batch 8 is in the run file already"));
+    sg_said_clear(&said);
+    expect(two_ranks_without_mpirun("16777216,16"), 1, "take a smaller batch");
+    sg_run run;
+    sg_status status;
+    assert_int_equal(sg_run_file_read(run_path, &run, &status), SG_OK);
+    assert_int_equal(run.n_points, 2);
+    assert_int_equal(run.points[1].config.batch, 16);
+    sg_run_clear(&run);
 }
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */
@@ -385,12 +408,18 @@ static void options_of_other_commands_are_refused(void **state) {
 int main(void) {
 #define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, fresh_folder, remove_folder)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys_of_a_supervised_point), cmocka_unit_test(keys_of_a_ppo_point),
-        WITH_FOLDER(runs_append_and_resume),          WITH_FOLDER(a_second_writer_is_told_of_the_first),
-        WITH_FOLDER(damaged_files_are_refused),       WITH_FOLDER(the_disk_fills_up),
-        cmocka_unit_test(unwritable_folders),         WITH_FOLDER(interrupted_in_the_middle),
-        WITH_FOLDER(interrupted_before_anything),     WITH_FOLDER(two_ranks_are_two_processes),
-        cmocka_unit_test(ranks_need_mpirun),          cmocka_unit_test(options_of_other_commands_are_refused),
+        cmocka_unit_test(keys_of_a_supervised_point),
+        cmocka_unit_test(keys_of_a_ppo_point),
+        WITH_FOLDER(runs_append_and_resume),
+        WITH_FOLDER(a_second_writer_is_told_of_the_first),
+        WITH_FOLDER(damaged_files_are_refused),
+        WITH_FOLDER(the_disk_fills_up),
+        cmocka_unit_test(unwritable_folders),
+        WITH_FOLDER(interrupted_in_the_middle),
+        WITH_FOLDER(interrupted_before_anything),
+        WITH_FOLDER(two_ranks_are_two_processes),
+        WITH_FOLDER(ranks_need_no_mpirun),
+        cmocka_unit_test(options_of_other_commands_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

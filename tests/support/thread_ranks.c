@@ -70,6 +70,15 @@ static sg_code gather_doubles(sg_transport *self, const double *values, int coun
     return SG_OK;
 }
 
+static sg_code broadcast(sg_transport *self, void *data, uint64_t bytes, int root, sg_status *status) {
+    (void)self, (void)status;
+    if (this_rank == root) world.buffer[root] = data;
+    meet();
+    if (this_rank != root) memcpy(data, world.buffer[root], (size_t)bytes);
+    meet();
+    return SG_OK;
+}
+
 const sg_device_api *sg_thread_ranks_api(void) {
     static sg_device_api api;
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
@@ -85,8 +94,10 @@ const sg_device_api *sg_thread_ranks_api(void) {
 }
 
 sg_transport *sg_thread_ranks_transport(void) {
-    static const sg_transport_api api = {
-        .abi = SG_TRANSPORT_ABI, .struct_bytes = sizeof(sg_transport_api), .gather_doubles = gather_doubles};
+    static const sg_transport_api api = {.abi = SG_TRANSPORT_ABI,
+                                         .struct_bytes = sizeof(sg_transport_api),
+                                         .broadcast = broadcast,
+                                         .gather_doubles = gather_doubles};
     static _Thread_local sg_transport transport;
     transport = (sg_transport){.api = &api, .rank = this_rank, .ranks = world.ranks};
     return &transport;

@@ -1,5 +1,5 @@
 /* thread_ranks.h: ranks as threads of one process: a reference device with an all-reduce between them, and the transport's
- * gather. Every rank runs on a thread of its own. */
+ * control calls. Every rank runs on a thread of its own. */
 #ifndef SG_TESTS_SUPPORT_THREAD_RANKS_H
 #define SG_TESTS_SUPPORT_THREAD_RANKS_H
 
@@ -12,7 +12,7 @@ enum { SG_THREAD_RANKS_MOST = 4 };
 void sg_thread_ranks_run(int ranks, void (*body)(void *user, int rank), void *user);
 /* The reference device with communicators; options->index as there. */
 const sg_device_api *sg_thread_ranks_api(void);
-/* The calling thread's; gather_doubles alone. */
+/* The calling thread's; broadcast and gather_doubles. */
 sg_transport *sg_thread_ranks_transport(void);
 
 #endif
