@@ -58,6 +58,7 @@ sg_cuda_draw sg_cuda_draw_of(const sg_call *call) {
 static void cuda_close(sg_device *device) {
     if (!device) return;
     (void)sg_cuda_use(device, NULL);
+    sg_cuda_dnn_close(device->dnn);
     sg_cuda_blas_close(device->blas);
     if (device->step_at) (void)cudaFree(device->step_at);
     sg_cuda_clock_close(device);

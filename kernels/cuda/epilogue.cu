@@ -42,7 +42,7 @@ template <typename V> __device__ __forceinline__ V activate(int act, V x) {
 struct operands {
     const void *product, *bias, *residual;
     void *out;
-    int out_dtype, bias_dtype, residual_dtype, act;
+    int product_dtype, out_dtype, bias_dtype, residual_dtype, act;
 };
 
 enum { PRODUCT, OUT, BIAS, RESIDUAL, OPERANDS };
@@ -51,7 +51,7 @@ template <typename V> static __global__ void finish(operands o, sg_layout<OPERAN
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < layout.count; i += step) {
         sg_offsets<OPERANDS> at = layout.offsets(i);
-        V v = static_cast<const V *>(o.product)[at.at[PRODUCT]];
+        V v = load<V>(o.product, o.product_dtype, at.at[PRODUCT]);
         if (o.bias) v += load<V>(o.bias, o.bias_dtype, at.at[BIAS]);
         if (o.residual) v += load<V>(o.residual, o.residual_dtype, at.at[RESIDUAL]);
         store<V>(o.out, o.out_dtype, at.at[OUT], activate<V>(o.act, v));
@@ -67,14 +67,16 @@ extern "C" sg_desc sg_cuda_along(const sg_desc *vector, const sg_desc *shape, in
 
 extern "C" sg_code sg_cuda_epilogue(const sg_call *call, const sg_epilogue *e, const void *product, void *out,
                                     const void *bias, const void *residual) {
-    operands o = {product,
-                  e->has_bias ? bias : nullptr,
-                  e->has_residual ? residual : nullptr,
-                  out,
-                  e->out.dtype,
-                  e->bias.dtype,
-                  e->residual.dtype,
-                  e->act};
+    operands o = {};
+    o.product = product;
+    o.out = out;
+    o.bias = e->has_bias ? bias : nullptr;
+    o.residual = e->has_residual ? residual : nullptr;
+    o.product_dtype = e->product.dtype;
+    o.out_dtype = e->out.dtype;
+    o.bias_dtype = e->bias.dtype;
+    o.residual_dtype = e->residual.dtype;
+    o.act = e->act;
     const sg_desc *descs[OPERANDS] = {&e->product, &e->out, e->has_bias ? &e->bias : &e->out,
                                       e->has_residual ? &e->residual : &e->out};
     sg_layout<OPERANDS> layout = sg_layout_of<OPERANDS>(descs);

@@ -11,7 +11,7 @@ extern "C" {
 
 /* All descriptors have the shape of `out`; the bias repeats by stride 0. */
 typedef struct sg_epilogue {
-    sg_desc product, out, bias, residual; /* product: fp32, or fp64 of fp64 */
+    sg_desc product, out, bias, residual; /* computed in fp64 where the product is, else in fp32 */
     int act;                              /* sg_fn */
     bool has_bias, has_residual;
 } sg_epilogue;
