@@ -23,7 +23,8 @@ SG_EMU_API void sg_emu_set_devices(int count);              /* visible devices; 
 SG_EMU_API void sg_emu_set_capability(int ten_major_minor); /* 75 .. 120 */
 SG_EMU_API void sg_emu_set_memory(size_t bytes);            /* of each device, from now on */
 SG_EMU_API void sg_emu_set_driver(int version);             /* 13000 */
-/* The device answers cudaErrorLaunchFailure to everything from now on, as a lost GPU does; false: it works again. */
+/* The device answers cudaErrorLaunchFailure to everything from now on, as a lost GPU does; false: it works again,
+ * also after a kernel that failed. */
 SG_EMU_API void sg_emu_lose_device(int device, bool lost);
 
 /* ---- calls and injected failures ------------------------------------------------------------------------------------ */

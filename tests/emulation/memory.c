@@ -29,15 +29,20 @@ bool sg_emu_is_device_memory(const void *at, size_t bytes) {
     return is;
 }
 
+static size_t rounded_bytes(size_t bytes) {
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
 static cudaError_t take(void **pointer, size_t bytes, bool pinned) {
     sg_emu_state *e = sg_emu();
     int device = sg_emu_current();
     *pointer = NULL;
     sg_emu_lock();
-    cudaError_t error = sg_emu_device_error(device);
+    cudaError_t error = sg_emu_forbid_while_thread_records();
+    if (!error) error = sg_emu_device_error(device);
     if (!error && !pinned && (bytes > e->memory_bytes || e->used_bytes[device] > e->memory_bytes - bytes))
         error = cudaErrorMemoryAllocation;
-    size_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    size_t rounded = rounded_bytes(bytes);
     sg_emu_segment *s = error ? NULL : calloc(1, sizeof *s);
     void *base = NULL;
     if (!error && (!s || posix_memalign(&base, ALIGNMENT, rounded + 2 * RED_ZONE) != 0))
@@ -66,14 +71,17 @@ static cudaError_t take(void **pointer, size_t bytes, bool pinned) {
     return cudaSuccess;
 }
 
+static bool is_red(const char *at, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++)
+        if ((unsigned char)at[i] != RED) return false;
+    return true;
+}
+
 static void check_red(const sg_emu_segment *s) {
-    const unsigned char *before = (const unsigned char *)s->base, *after = (const unsigned char *)s->at + s->bytes;
-    for (int i = 0; i < RED_ZONE; i++)
-        if (before[i] != RED || after[i] != RED) {
-            sg_emu_report_fault("memory %s a device allocation of %zu bytes was overwritten",
-                                before[i] != RED ? "before" : "behind", s->bytes);
-            return;
-        }
+    bool before = is_red(s->base, RED_ZONE);
+    if (before && is_red(s->at + s->bytes, rounded_bytes(s->bytes) - s->bytes + RED_ZONE)) return;
+    sg_emu_report_fault("memory %s a device allocation of %zu bytes was overwritten", before ? "behind" : "before",
+                        s->bytes);
 }
 
 /* The device must be idle where it was used: real work might still be reading it. */
@@ -95,8 +103,9 @@ static cudaError_t give(void *pointer, bool pinned) {
     at = &e->segments;
     while (*at && *at != s) at = &(*at)->next;
     if (*at) *at = s->next;
-    ASAN_UNPOISON_MEMORY_REGION(s->base, (size_t)(s->at - s->base) + s->bytes + 2 * RED_ZONE);
+    ASAN_UNPOISON_MEMORY_REGION(s->base, rounded_bytes(s->bytes) + 2 * RED_ZONE);
     check_red(s);
+    memset(s->at, FRESH, s->bytes); /* who still reads it finds no results */
     if (pinned) {
         e->alive.pinned--;
     } else {

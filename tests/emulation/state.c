@@ -63,7 +63,11 @@ void sg_emu_set_driver(int version) {
     state.driver = version;
 }
 void sg_emu_lose_device(int device, bool lost) {
-    if (device >= 0 && device < SG_EMU_DEVICES_MOST) state.lost[device] = lost;
+    if (device < 0 || device >= SG_EMU_DEVICES_MOST) return;
+    sg_emu_lock();
+    state.lost[device] = lost;
+    if (!lost) state.faulted[device] = false;
+    sg_emu_unlock();
 }
 
 double sg_emu_now_s(void) {
@@ -81,18 +85,27 @@ cudaError_t sg_emu_device_error(int device) {
     return state.lost[device] || state.faulted[device] ? cudaErrorLaunchFailure : cudaSuccess;
 }
 
+/* A lock of its own: faults are reported with and without the state's. */
+static pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
+
 void sg_emu_report_fault(const char *format, ...) {
     va_list args;
     va_start(args, format);
+    pthread_mutex_lock(&fault_lock);
     if (!state.has_fault) vsnprintf(state.fault, sizeof state.fault, format, args);
     state.has_fault = true;
+    pthread_mutex_unlock(&fault_lock);
     va_end(args);
 }
 
 const char *sg_emu_fault(void) {
+    static _Thread_local char text[sizeof state.fault];
+    pthread_mutex_lock(&fault_lock);
     bool had = state.has_fault;
+    if (had) memcpy(text, state.fault, sizeof text);
     state.has_fault = false;
-    return had ? state.fault : NULL;
+    pthread_mutex_unlock(&fault_lock);
+    return had ? text : NULL;
 }
 
 sg_emu_alive sg_emu_count_alive(void) {

@@ -83,6 +83,9 @@ cudaError_t sg_emu_run_until(struct sg_emu_stream *stream, uint64_t ticket);
 void sg_emu_body_drop(sg_emu_body *body);
 /* Appends to the recording of a capturing stream. With the lock held. */
 cudaError_t sg_emu_record(struct sg_emu_graph *graph, sg_emu_body *body);
+/* What allocates or waits for the device may not be called by a thread that records (unless relaxed): the recording is lost.
+ * With the lock held. */
+cudaError_t sg_emu_forbid_while_thread_records(void);
 double sg_emu_now_s(void);
 /* The allocation that holds all bytes, or NULL. With the lock held. */
 sg_emu_segment *sg_emu_segment_of(const void *at, size_t bytes);

@@ -143,6 +143,14 @@ cudaError_t sg_emu_run_until(struct sg_emu_stream *s, uint64_t ticket) {
     return advance(s, ticket, true);
 }
 
+static _Thread_local struct sg_emu_graph *recorded_here; /* by this thread, not relaxed */
+
+cudaError_t sg_emu_forbid_while_thread_records(void) {
+    if (!recorded_here) return cudaSuccess;
+    recorded_here->invalid = true;
+    return cudaErrorStreamCaptureUnsupported;
+}
+
 /* ---- streams --------------------------------------------------------------------------------------------------------------- */
 
 int sg_emu_stream_device(cudaStream_t stream) {
@@ -208,8 +216,8 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
 
 cudaError_t cudaDeviceSynchronize(void) {
     SG_EMU_ENTER();
-    cudaError_t error = cudaSuccess;
     sg_emu_lock();
+    cudaError_t error = sg_emu_forbid_while_thread_records();
     for (struct sg_emu_stream *s = sg_emu()->streams; s; s = s->next_of_all)
         if (s->device == sg_emu_current() && !error) error = sg_emu_run_until(s, s->queued);
     if (!error) error = sg_emu_device_error(sg_emu_current());
@@ -325,7 +333,6 @@ static void graph_free(struct sg_emu_graph *g) {
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode) {
-    (void)mode;
     SG_EMU_ENTER();
     struct sg_emu_graph *g = calloc(1, sizeof *g);
     if (!s || !g || s->capture) {
@@ -335,6 +342,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mo
     sg_emu_lock();
     s->capture = g;
     s->capture_origin = true;
+    if (mode != cudaStreamCaptureModeRelaxed) recorded_here = g;
     sg_emu()->alive.graphs++;
     sg_emu_unlock();
     return cudaSuccess;
@@ -346,6 +354,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph) {
     if (!s || !s->capture || !s->capture_origin) return sg_emu_set_error(cudaErrorInvalidValue);
     sg_emu_lock();
     struct sg_emu_graph *g = s->capture;
+    if (recorded_here == g) recorded_here = NULL;
     for (struct sg_emu_stream *q = sg_emu()->streams; q; q = q->next_of_all)
         if (q->capture == g) q->capture = NULL;
     s->capture_origin = false;

@@ -1,0 +1,72 @@
+#include "tests/cuda/emulation_kernels.h"
+#include "kernels/cuda/block.cuh"
+#include "kernels/cuda/platform.h"
+
+enum { THREADS = 64, MANY = 1024 };
+
+static __global__ void fill(int *to, int n, int value) {
+    int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i < n) to[i] = value;
+}
+static __global__ void twice(const int *from, int *to, int n) {
+    int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i < n) to[i] = 2 * from[i];
+}
+static __global__ void count(int *at) {
+    *at += 1;
+}
+static __global__ void sum(int *to) {
+    int total = sg_block_reduce<sg_sum_of<int>>((int)threadIdx.x);
+    if (threadIdx.x == THREADS - 1) to[blockIdx.x] = total;
+}
+static __global__ void leftover(int *to) {
+    SG_SHARED(int, kept, 1);
+    if (threadIdx.x == 0) {
+        to[blockIdx.x] = kept[0];
+        kept[0] = (int)blockIdx.x;
+    }
+    __syncthreads();
+}
+static __global__ void diverge(int *to) {
+    if (threadIdx.x > 0) __syncthreads();
+    *to = 1;
+}
+static __global__ void barriers(int *to, int times) {
+    SG_SHARED(int, here, MANY);
+    here[threadIdx.x] = 0;
+    for (int i = 0; i < times; i++) {
+        __syncthreads();
+        here[(threadIdx.x + (unsigned)i) % blockDim.x] += 1;
+    }
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    int total = 0;
+    for (unsigned i = 0; i < blockDim.x; i++) total += here[i];
+    to[blockIdx.x] = total;
+}
+
+static dim3 blocks_for(int n) {
+    return dim3((unsigned)((n + THREADS - 1) / THREADS));
+}
+
+cudaError_t emu_fill(int *to, int n, int value, cudaStream_t stream) {
+    return SG_LAUNCH(fill, blocks_for(n), dim3(THREADS), stream, to, n, value);
+}
+cudaError_t emu_double(const int *from, int *to, int n, cudaStream_t stream) {
+    return SG_LAUNCH(twice, blocks_for(n), dim3(THREADS), stream, from, to, n);
+}
+cudaError_t emu_count(int *at, cudaStream_t stream) {
+    return SG_LAUNCH(count, dim3(1), dim3(1), stream, at);
+}
+cudaError_t emu_sum(int *to, int blocks, cudaStream_t stream) {
+    return SG_LAUNCH_TOGETHER(sum, dim3((unsigned)blocks), dim3(THREADS), stream, to);
+}
+cudaError_t emu_leftover(int *to, int blocks, cudaStream_t stream) {
+    return SG_LAUNCH_TOGETHER(leftover, dim3((unsigned)blocks), dim3(THREADS), stream, to);
+}
+cudaError_t emu_diverge(int *to, cudaStream_t stream) {
+    return SG_LAUNCH_TOGETHER(diverge, dim3(1), dim3(THREADS), stream, to);
+}
+cudaError_t emu_barriers(int *to, int blocks, int threads, int times, cudaStream_t stream) {
+    return SG_LAUNCH_TOGETHER(barriers, dim3((unsigned)blocks), dim3((unsigned)threads), stream, to, times);
+}
