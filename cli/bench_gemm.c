@@ -121,7 +121,7 @@ static void print_speed_up(const sg_bench_report *r) {
             printf("  %s: transfer eats the gain up to n = %lld; from n = %lld on it pays\n", name, (long long)up_to,
                    (long long)from);
         else
-            printf("  %s: transfer eats the gain at every size measured (n <= %lld)\n", name, (long long)up_to);
+            printf("  %s: with transfer it gains at no size measured (n <= %lld)\n", name, (long long)up_to);
     }
 }
 
