@@ -1,6 +1,7 @@
 /* pool.cu: MAXPOOL, and MAXPOOL_BWD as a gather: each pixel of x adds the gradients of those windows that took it, so that
  * no atomics are needed. Neighbouring threads take neighbouring elements in memory, whether NCHW or NHWC. */
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/images.cuh"
 #include "kernels/cuda/platform.h"
 #include "kernels/cuda/values.cuh"
 
@@ -14,42 +15,6 @@ struct pool {
     bool channels_last;
 };
 
-struct place {
-    int64_t n, c, h, w;
-};
-
-/* Element i in the order of memory. */
-__device__ __forceinline__ place place_of(const pool &p, const int64_t *size, int64_t i) {
-    place at;
-    int64_t inner = p.channels_last ? size[1] : size[3], middle = p.channels_last ? size[3] : size[2],
-            outer = p.channels_last ? size[2] : size[1];
-    int64_t a, b, c;
-    if (size[0] * size[1] * size[2] * size[3] <= 0xffffffffLL) { /* 32-bit division is several times as fast */
-        uint32_t rest = (uint32_t)i, q = rest / (uint32_t)inner;
-        a = rest - q * (uint32_t)inner;
-        rest = q;
-        q = rest / (uint32_t)middle;
-        b = rest - q * (uint32_t)middle;
-        rest = q;
-        q = rest / (uint32_t)outer;
-        c = rest - q * (uint32_t)outer;
-        at.n = q;
-    } else {
-        a = i % inner;
-        b = i / inner % middle;
-        c = i / inner / middle % outer;
-        at.n = i / inner / middle / outer;
-    }
-    at.c = p.channels_last ? a : c;
-    at.h = p.channels_last ? c : b;
-    at.w = p.channels_last ? b : a;
-    return at;
-}
-
-__device__ __forceinline__ int64_t offset(const int64_t *stride, place at) {
-    return at.n * stride[0] + at.c * stride[1] + at.h * stride[2] + at.w * stride[3];
-}
-
 /* idx: i64 the position in the plane, u8 the position in the window. */
 template <typename I> __device__ __forceinline__ I code_of(const pool &p, int64_t h, int64_t w, int i, int j) {
     return sizeof(I) == 1 ? (I)(i * p.kernel[1] + j) : (I)(h * p.size[3] + w);
@@ -60,7 +25,7 @@ template <typename T, typename I>
 static __global__ void __launch_bounds__(THREADS) maxpool(const T *x, T *y, I *index, pool p) {
     int64_t count = p.outputs[0] * p.outputs[1] * p.outputs[2] * p.outputs[3];
     for (int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x; k < count; k += (int64_t)gridDim.x * THREADS) {
-        place at = place_of(p, p.outputs, k);
+        sg_place at = sg_place_of(p.outputs, count, p.channels_last, k);
         int64_t top = at.h * p.stride[0] - p.pad[0], left = at.w * p.stride[1] - p.pad[1];
         const T *plane = x + at.n * p.x[0] + at.c * p.x[1];
         float best = -INFINITY;
@@ -73,8 +38,8 @@ static __global__ void __launch_bounds__(THREADS) maxpool(const T *x, T *y, I *i
                 best_i = i;
                 best_j = j;
             }
-        y[offset(p.y, at)] = sg_from_float<T>(best);
-        index[offset(p.index, at)] = code_of<I>(p, top + best_i, left + best_j, best_i, best_j);
+        y[sg_place_offset(p.y, at)] = sg_from_float<T>(best);
+        index[sg_place_offset(p.index, at)] = code_of<I>(p, top + best_i, left + best_j, best_i, best_j);
     }
 }
 
@@ -91,17 +56,17 @@ template <typename T, typename I>
 static __global__ void __launch_bounds__(THREADS) maxpool_bwd(const T *dy, const I *index, T *dx, pool p) {
     int64_t count = p.size[0] * p.size[1] * p.size[2] * p.size[3];
     for (int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x; k < count; k += (int64_t)gridDim.x * THREADS) {
-        place at = place_of(p, p.size, k), from, to, out = at;
+        sg_place at = sg_place_of(p.size, count, p.channels_last, k), from, to, out = at;
         covering(at.h, p.kernel[0], p.stride[0], p.pad[0], p.outputs[2], &from.h, &to.h);
         covering(at.w, p.kernel[1], p.stride[1], p.pad[1], p.outputs[3], &from.w, &to.w);
         float sum = 0;
         for (out.h = from.h; out.h < to.h; out.h++)
             for (out.w = from.w; out.w < to.w; out.w++) {
                 int i = (int)(at.h + p.pad[0] - out.h * p.stride[0]), j = (int)(at.w + p.pad[1] - out.w * p.stride[1]);
-                if (index[offset(p.index, out)] == code_of<I>(p, at.h, at.w, i, j))
-                    sum += sg_to_float(dy[offset(p.y, out)]);
+                if (index[sg_place_offset(p.index, out)] == code_of<I>(p, at.h, at.w, i, j))
+                    sum += sg_to_float(dy[sg_place_offset(p.y, out)]);
             }
-        dx[offset(p.x, at)] = sg_from_float<T>(sum);
+        dx[sg_place_offset(p.x, at)] = sg_from_float<T>(sum);
     }
 }
 

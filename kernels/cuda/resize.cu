@@ -1,14 +1,15 @@
 /* resize.cu: RESIZE: bilinear, half-pixel centres, no antialias. Output i reads at (i + 1/2) from / to - 1/2, not below 0
  * (PyTorch's interpolate with align_corners=False); as a fraction of integers, so that the place is exact. */
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/images.cuh"
 #include "kernels/cuda/platform.h"
 #include "kernels/cuda/values.cuh"
 
 enum { THREADS = 256 };
 
 struct resize {
-    int size[2], outputs[2]; /* h, w */
-    int64_t n, c, x[4], y[4];
+    int height, width;
+    int64_t outputs[4], x[4], y[4]; /* n, c, h, w */
     bool channels_last;
 };
 
@@ -29,33 +30,23 @@ __device__ __forceinline__ tap tap_of(uint32_t at, int from, int to) {
 }
 
 template <typename T> static __global__ void __launch_bounds__(THREADS) resize_to(const T *x, T *y, resize r) {
-    int64_t count = r.n * r.c * r.outputs[0] * r.outputs[1];
+    int64_t count = r.outputs[0] * r.outputs[1] * r.outputs[2] * r.outputs[3];
     for (int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x; k < count; k += (int64_t)gridDim.x * THREADS) {
-        int64_t rest = k, c = 0;
-        if (r.channels_last) {
-            c = rest % r.c;
-            rest /= r.c;
-        }
-        int64_t column = rest % r.outputs[1], row = rest / r.outputs[1] % r.outputs[0];
-        int64_t n = rest / r.outputs[1] / r.outputs[0];
-        if (!r.channels_last) {
-            c = n % r.c;
-            n /= r.c;
-        }
-        tap v = tap_of((uint32_t)row, r.size[0], r.outputs[0]), u = tap_of((uint32_t)column, r.size[1], r.outputs[1]);
-        const T *plane = x + n * r.x[0] + c * r.x[1];
+        sg_place at = sg_place_of(r.outputs, count, r.channels_last, k);
+        tap v = tap_of((uint32_t)at.h, r.height, (int)r.outputs[2]),
+            u = tap_of((uint32_t)at.w, r.width, (int)r.outputs[3]);
+        const T *plane = x + at.n * r.x[0] + at.c * r.x[1];
         const T *low = plane + v.low * r.x[2], *high = plane + v.high * r.x[2];
         int64_t a = u.low * r.x[3], b = u.high * r.x[3];
         float top = (1.0f - u.weight) * sg_to_float(low[a]) + u.weight * sg_to_float(low[b]);
         float bottom = (1.0f - u.weight) * sg_to_float(high[a]) + u.weight * sg_to_float(high[b]);
-        y[n * r.y[0] + c * r.y[1] + row * r.y[2] + column * r.y[3]] =
-            sg_from_float<T>((1.0f - v.weight) * top + v.weight * bottom);
+        y[sg_place_offset(r.y, at)] = sg_from_float<T>((1.0f - v.weight) * top + v.weight * bottom);
     }
 }
 
 template <typename T> static sg_code launch(const sg_call *call) {
     const resize *r = static_cast<const resize *>(call->plan->state);
-    dim3 grid(sg_cuda_blocks(call->device, r->n * r->c * r->outputs[0] * r->outputs[1], THREADS));
+    dim3 grid(sg_cuda_blocks(call->device, sg_desc_count(sg_out(call->plan, 0)), THREADS));
     return sg_cuda_launched(call, SG_LAUNCH(resize_to<T>, grid, dim3(THREADS), call->stream,
                                             static_cast<const T *>(sg_in_at(call, 0)),
                                             static_cast<T *>(sg_out_at(call, 0)), *r));
@@ -82,16 +73,13 @@ extern "C" sg_code sg_cuda_resize(sg_device *device, sg_plan *plan, sg_status *s
     if (code != SG_OK) return code;
     resize *r = static_cast<resize *>(plan->state);
     plan->run = run;
-    for (int i = 0; i < 2; i++) {
-        r->size[i] = (int)x->size[2 + i];
-        r->outputs[i] = (int)y->size[2 + i];
-    }
+    r->height = (int)x->size[2];
+    r->width = (int)x->size[3];
     for (int d = 0; d < 4; d++) {
+        r->outputs[d] = y->size[d];
         r->x[d] = x->stride[d];
         r->y[d] = y->stride[d];
     }
-    r->n = x->size[0];
-    r->c = x->size[1];
-    r->channels_last = y->stride[1] == 1 && r->c > 1;
+    r->channels_last = y->stride[1] == 1 && y->size[1] > 1;
     return SG_OK;
 }
