@@ -1,5 +1,7 @@
 /* epilogue.cu: bias, residual and activation after a product, in one pass over memory. */
+#include "kernels/cuda/any.cuh"
 #include "kernels/cuda/epilogue.h"
+#include "kernels/cuda/functions.cuh"
 #include "kernels/cuda/layout.cuh"
 #include "kernels/cuda/platform.h"
 #include "kernels/cuda/values.cuh"
@@ -8,33 +10,24 @@ enum { THREADS = 256 };
 
 /* The dtype is the same for all threads, so that the branch costs next to nothing beside the access. */
 template <typename V> __device__ __forceinline__ V load(const void *from, int dtype, int64_t i) {
-    switch (dtype) {
-    case SG_F64: return (V) static_cast<const double *>(from)[i];
-    case SG_BF16: return (V)sg_to_float(static_cast<const __nv_bfloat16 *>(from)[i]);
-    case SG_F16: return (V)sg_to_float(static_cast<const __half *>(from)[i]);
-    default: return (V) static_cast<const float *>(from)[i];
-    }
+    return dtype == SG_F64 ? (V) static_cast<const double *>(from)[i] : (V)sg_any_load(from, dtype, i);
 }
-
 template <typename V> __device__ __forceinline__ void store(void *to, int dtype, int64_t i, V v) {
-    switch (dtype) {
-    case SG_F64: static_cast<double *>(to)[i] = (double)v; break;
-    case SG_BF16: static_cast<__nv_bfloat16 *>(to)[i] = sg_from_float<__nv_bfloat16>((float)v); break;
-    case SG_F16: static_cast<__half *>(to)[i] = sg_from_float<__half>((float)v); break;
-    default: static_cast<float *>(to)[i] = (float)v; break;
-    }
+    if (dtype == SG_F64)
+        static_cast<double *>(to)[i] = (double)v;
+    else
+        sg_any_store(to, dtype, i, (float)v);
 }
 
 template <typename V> __device__ __forceinline__ V activate(int act, V x) {
-    const V ROOT_2_OVER_PI = (V)0.7978845608028654, CUBIC = (V)0.044715, ROOT_HALF = (V)0.7071067811865476;
     switch (act) {
-    case SG_FN_RELU: return x < 0 ? (V)0 : x;
-    case SG_FN_GELU_TANH: return (V)0.5 * x * (1 + tanh(ROOT_2_OVER_PI * (x + CUBIC * x * x * x)));
-    case SG_FN_GELU_ERF: return (V)0.5 * x * (1 + erf(x * ROOT_HALF));
-    case SG_FN_SILU: return x / (1 + exp(-x));
-    case SG_FN_ELU: return x > 0 ? x : expm1(x);
-    case SG_FN_TANH: return tanh(x);
-    case SG_FN_SIGMOID: return 1 / (1 + exp(-x));
+    case SG_FN_RELU: return sg_unary_value<SG_FN_RELU, V>(x, 1, 0);
+    case SG_FN_GELU_TANH: return sg_unary_value<SG_FN_GELU_TANH, V>(x, 1, 0);
+    case SG_FN_GELU_ERF: return sg_unary_value<SG_FN_GELU_ERF, V>(x, 1, 0);
+    case SG_FN_SILU: return sg_unary_value<SG_FN_SILU, V>(x, 1, 0);
+    case SG_FN_ELU: return sg_unary_value<SG_FN_ELU, V>(x, 1, 0);
+    case SG_FN_TANH: return sg_unary_value<SG_FN_TANH, V>(x, 1, 0);
+    case SG_FN_SIGMOID: return sg_unary_value<SG_FN_SIGMOID, V>(x, 1, 0);
     default: return x;
     }
 }

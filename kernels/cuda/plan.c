@@ -35,6 +35,8 @@ static sg_prepare prepare_of(sg_op_kind kind) {
     case SG_OP_CONV:
     case SG_OP_CONV_BWD_DATA:
     case SG_OP_CONV_BWD_WEIGHTS: return sg_cuda_conv;
+    case SG_OP_ATTENTION:
+    case SG_OP_ATTENTION_BWD: return sg_cuda_attention;
     default: return NULL;
     }
 }
