@@ -77,16 +77,16 @@ static __global__ void __launch_bounds__(COLUMNS *ROWS) norm_dw(sg_row_tensor dy
     }
     __syncthreads();
     if (threadIdx.y > 1 || column >= n) return; /* one warp adds dw, one db */
+    sg_row_tensor t = threadIdx.y == 0 ? to.dw : to.db;
     SG_UNROLL
     for (int j = 0; j < VEC; j++) {
         float sum = 0;
         for (int row = 0; row < ROWS; row++)
             sum += tile[(((int)threadIdx.y * ROWS + row) * VEC + j) * COLUMNS + (int)threadIdx.x];
-        const sg_row_tensor *t = threadIdx.y == 0 ? &to.dw : &to.db;
         if (to.parts)
             to.parts[((int64_t)blockIdx.y * 2 + threadIdx.y) * n + column + j] = sum;
-        else if (t->at)
-            sg_any_store(t->at, t->dtype, (column + j) * t->stride, sum);
+        else if (t.at)
+            sg_any_store(t.at, t.dtype, (column + j) * t.stride, sum);
     }
 }
 
@@ -103,8 +103,8 @@ static __global__ void __launch_bounds__(COLUMNS *ROWS) norm_dw_add(sums to, int
     if (threadIdx.y > 0 || column >= n) return;
     sum = 0;
     for (int row = 0; row < ROWS; row++) sum += tile[row * COLUMNS + (int)threadIdx.x];
-    const sg_row_tensor *t = blockIdx.y == 0 ? &to.dw : &to.db;
-    sg_any_store(t->at, t->dtype, column * t->stride, sum);
+    sg_row_tensor t = blockIdx.y == 0 ? to.dw : to.db;
+    sg_any_store(t.at, t.dtype, column * t.stride, sum);
 }
 
 /* ---- plans ------------------------------------------------------------------------------------------------------------ */
