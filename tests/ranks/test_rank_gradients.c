@@ -1,8 +1,10 @@
 /* Whole policies on several ranks: every rank holds the same gradients to the bit, and they are what one process makes.
- * This program starts itself under mpirun; with arguments it is one of the ranks. */
+ * This program starts itself, under mpirun or by itself over TCP; with arguments it is one of the ranks. */
 #include "kernels/module.h"
+#include "kernels/tcp/tcp.h"
 #include "models/policy.h"
-#include "sim/launch_ranks.h"
+#include "sim/rank_variables.h"
+#include "sim/spawn_ranks.h"
 #include "sim/walk.h"
 
 #include <math.h>
@@ -40,10 +42,30 @@ static const sg_device_api *api;
 static sg_device *device;
 static sg_comm *comm;
 
-static void join(int expected) {
+static void join_tcp(void) {
+    sg_rank_variables v;
+    NEED_OK(sg_rank_variables_read(&v, &status_));
+    const sg_tcp_options o = {.rank = v.rank,
+                              .ranks = v.ranks,
+                              .address = v.address,
+                              .port = v.port,
+                              .listener = v.listener,
+                              .secret = v.secret,
+                              .timeout_s = 30};
+    NEED_OK(sg_tcp_join(&o, &transport, &status_));
+}
+
+static void join_mpi(int expected) {
     const sg_transport_api *mpi;
     NEED_OK(sg_module_transport("mpi", &mpi, &status_));
     NEED_OK(mpi->join(expected, 30, &transport, NULL, 0, &status_));
+}
+
+static void join(int expected) {
+    if (getenv("STEPGAUGE_RANK"))
+        join_tcp();
+    else
+        join_mpi(expected);
     rank = transport->rank;
     ranks = transport->ranks;
     NEED_OK(sg_module_device("cpu", &api, &status_));
@@ -264,15 +286,29 @@ static int be_rank(char **argument) {
 
 static char self[4096];
 
-static void on_ranks(int n, const char *policy) {
+typedef sg_code (*start)(int ranks, char *const argv[], const sg_launch_ranks_options *options, int *exit_status,
+                         sg_status *status);
+
+static void on_ranks_started(start launch, int n, const char *policy) {
     char number[16];
     (void)snprintf(number, sizeof number, "%d", n);
     char *argv[] = {self, (char *)policy, number, NULL};
     int exit_status = -1;
     sg_status status = {0};
     sg_launch_ranks_options options = {.timeout_s = 120};
-    if (sg_launch_ranks(n, argv, &options, &exit_status, &status) != SG_OK) fail_msg("%s", status.text);
+    if (launch(n, argv, &options, &exit_status, &status) != SG_OK) fail_msg("%s", status.text);
     assert_int_equal(exit_status, 0);
+}
+
+static void on_ranks(int n, const char *policy) {
+    on_ranks_started(sg_launch_ranks, n, policy);
+}
+
+static void test_over_tcp(void **state) {
+    (void)state;
+    on_ranks_started(sg_spawn_ranks, 2, "mlp");
+    on_ranks_started(sg_spawn_ranks, 4, "act");
+    on_ranks_started(sg_spawn_ranks, 2, "ppo");
 }
 
 static void test_act_2(void **state) {
@@ -306,8 +342,9 @@ int main(int n, char **argument) {
     /* Open MPI leaves memory behind; in the ranks it is not ours to report. */
     (void)setenv("ASAN_OPTIONS", "detect_leaks=0:intercept_tls_get_addr=0", 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mlp_2), cmocka_unit_test(test_mlp_4), cmocka_unit_test(test_act_2),
-        cmocka_unit_test(test_act_4), cmocka_unit_test(test_ppo_2), cmocka_unit_test(test_ppo_4),
+        cmocka_unit_test(test_over_tcp), cmocka_unit_test(test_mlp_2), cmocka_unit_test(test_mlp_4),
+        cmocka_unit_test(test_act_2),    cmocka_unit_test(test_act_4), cmocka_unit_test(test_ppo_2),
+        cmocka_unit_test(test_ppo_4),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
