@@ -208,34 +208,37 @@ static bool is_failure(int how) {
            (WEXITSTATUS(how) != SG_OK && WEXITSTATUS(how) != SG_NO && WEXITSTATUS(how) != INTERRUPTED);
 }
 
-static void note_failure(group *g, int i) {
+/* How much an end tells of the reason. A killed process closes its connections before it can be waited for, so the others,
+ * who end with SG_MACHINE because of that, may come first. */
+static int weight(const group *g, int how) {
+    if (WIFEXITED(how) && WEXITSTATUS(how) == SG_OK) return 0;
+    if (!is_failure(how)) return 1;
+    if (WIFSIGNALED(how)) return g->ending ? 2 : 5;
+    return WEXITSTATUS(how) == SG_MACHINE ? 3 : 4;
+}
+
+static void note_end(group *g, int i) {
+    sg_rank_child *c = &g->child[i];
     int *first = &g->outcome.first_failed;
-    int how = g->child[i].how;
-    if (WIFEXITED(how) && WEXITSTATUS(how) == SG_OK) return;
-    /* of those that ended together: who was killed is the reason of the rest */
-    bool better = *first < 0 || (!is_failure(g->child[*first].how) && is_failure(how));
-    if (better) *first = i;
-    if (is_failure(how) && g->term_s == 0 && g->manners->after_failure_s > 0)
+    c->weight = weight(g, c->how);
+    if (c->weight > (*first < 0 ? 0 : g->child[*first].weight)) *first = i;
+    if (is_failure(c->how) && g->term_s == 0 && g->manners->after_failure_s > 0)
         g->term_s = sg_clock_s() + g->manners->after_failure_s;
 }
 
 /* Takes the status of all that ended; false when nobody is left. */
 static bool reap(group *g) {
     int left = 0;
-    for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < g->n; i++) {
-            sg_rank_child *c = &g->child[i];
-            if (c->pid == 0 || (c->ended && pass == 0)) continue;
-            if (pass == 0) {
-                pid_t ended = waitpid(c->pid, &c->how, WNOHANG);
-                if (ended < 0 && errno != EINTR) c->how = SG_MACHINE << 8; /* someone else took its status */
-                c->ended = ended == c->pid || (ended < 0 && errno != EINTR);
-                left += !c->ended;
-                if (c->ended && WIFSIGNALED(c->how)) note_failure(g, i);
-            } else if (c->ended && !WIFSIGNALED(c->how)) {
-                note_failure(g, i);
-            }
-        }
+    for (int i = 0; i < g->n; i++) {
+        sg_rank_child *c = &g->child[i];
+        if (c->pid == 0 || c->ended) continue;
+        pid_t ended = waitpid(c->pid, &c->how, WNOHANG);
+        bool taken = ended < 0 && errno != EINTR; /* someone else took its status */
+        if (taken) c->how = SG_MACHINE << 8;
+        c->ended = ended == c->pid || taken;
+        left += !c->ended;
+        if (c->ended) note_end(g, i);
+    }
     return left > 0;
 }
 

@@ -27,7 +27,8 @@ void sg_rank_guard_end(sg_rank_guard *guard);
 typedef struct sg_rank_child {
     pid_t pid; /* 0: never started */
     bool ended;
-    int how; /* wait status */
+    int how;    /* wait status */
+    int weight; /* how much it tells of why the ranks failed */
 } sg_rank_child;
 
 typedef struct sg_rank_program {
@@ -43,7 +44,7 @@ int sg_rank_start(const sg_rank_program *program, sg_rank_child *child);
 
 /* What became of a group of children. */
 typedef struct sg_rank_outcome {
-    int first_failed; /* the first child that failed, -1: none */
+    int first_failed; /* the child that failed first, as far as that can be known; -1: none */
     int passed_on;    /* the signal that was passed on to them, 0: none */
     bool timed_out;
 } sg_rank_outcome;
