@@ -127,7 +127,8 @@ static sg_code run_ranks(const sg_args *args, int64_t ranks, const char *output,
     int saved = dup(STDOUT_FILENO);
     if (saved < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
         return sg_fail(status, SG_MACHINE, "cannot redirect the ranks' output");
-    bool with_mpirun = !on_gpus(args) && sg_launch_ranks_possible();
+    const sg_transport_api *mpi;
+    bool with_mpirun = !on_gpus(args) && sg_launch_ranks_possible() && sg_module_transport("mpi", &mpi, NULL) == SG_OK;
     sg_code code = with_mpirun ? sg_launch_ranks((int)ranks, argv, NULL, exit_status, status)
                                : sg_spawn_ranks((int)ranks, argv, NULL, exit_status, status);
     (void)dup2(saved, STDOUT_FILENO);
