@@ -18,14 +18,23 @@ static void endless_machine(sg_machine *machine, bool caching) {
 static sg_code walk_twice(const sg_training *training, sg_device *device, sg_memory_peak *peak, sg_status *status) {
     sg_walk_options options = {.api = sg_virtual_device(), .device = device, .seed = 1, .ranks = 1};
     sg_walker *walker;
-    sg_code code = sg_walker_open(training, &options, &walker, status);
-    if (code != SG_OK) return code;
+    sg_code code = SG_OK;
+    if (training->n_shards) { /* what a rank holds depends on how many there are */
+        options.ranks = (int)training->shard_ranks;
+        code = options.api->comm_create(device, &(sg_comm_options){.ranks = options.ranks}, &options.comm, status);
+    }
+    if (code == SG_OK) code = sg_walker_open(training, &options, &walker, status);
+    if (code != SG_OK) {
+        if (options.comm) options.api->comm_destroy(device, options.comm);
+        return code;
+    }
     sg_step_times times;
     code = sg_walker_iteration(walker, &times, status);
     sg_walker_reset_peak(walker);
     if (code == SG_OK) code = sg_walker_iteration(walker, &times, status);
     if (code == SG_OK) sg_walker_peak(walker, peak);
     sg_walker_close(walker);
+    if (options.comm) options.api->comm_destroy(device, options.comm);
     return code;
 }
 

@@ -45,7 +45,8 @@ static sg_code open_parts(sg_pricer *p, const sg_training *training, const sg_ma
                           sg_bucket_options buckets, double env_step_s, sg_status *status) {
     const sg_device_api *api = sg_virtual_device();
     sg_machine first = endless(machine);
-    int ranks = several ? 2 : 1;
+    int ranks = training->n_shards ? (int)training->shard_ranks : several ? 2 : 1;
+    several = ranks > 1;
     sg_device_options open = {.machine = &first};
     sg_code code = api->open(&open, &p->device, status);
     if (!code && several) code = api->comm_create(p->device, &(sg_comm_options){.ranks = ranks}, &p->comm, status);

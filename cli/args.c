@@ -56,6 +56,7 @@ static const sg_arg table[] = {
     {"--workers", "N[,N..]", 'p', ARG_INT_LIST, AT(workers), 0, "data loader workers per process"},
     {"--ranks", "N[,N..]", 'r', ARG_INT_LIST, AT(ranks), 1, "data-parallel processes"},
     {"--gpus", "N[,N..]", 'r', ARG_INT_LIST, AT(gpus), 1, "the same, one GPU each"},
+    {"--sharding", "S", 'p', ARG_TEXT, AT(sharding), 0, "none (default), or full: FSDP over the ranks"},
     {"--interval", "P", 'u', ARG_POSITIVE, AT(interval), 0, "probability of the intervals (0.9)"},
     {"--device", "D", 'd', ARG_TEXT, AT(device), 0, "cpu or cuda (default: cuda where a GPU is ready)"},
     {"--host", "H", 'm', ARG_TEXT, AT(host), 0, "cuda: emulated (the framework's host time) or native"},

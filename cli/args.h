@@ -32,7 +32,7 @@ typedef struct sg_args {
     int64_t cameras, image_height, image_width, state_dim, action_dim, chunk_size, accumulation;
     int64_t envs, steps_per_env, mini_batches, ppo_epochs, iterations;
     double env_step_us;
-    const char *precision, *framework, *config, *dataset, *train_config;
+    const char *sharding, *precision, *framework, *config, *dataset, *train_config;
     sg_repeat set;
 
     /* where and how */

@@ -210,6 +210,7 @@ sg_code sg_request_make(const sg_args *a, sg_device_class device_class, sg_reque
     r->policy.accumulation = a->accumulation > 0 ? a->accumulation : t ? t->accumulation : 0;
     r->policy.ranks = a->ranks.n ? a->ranks.value[0] : 1;
     r->policy.precision = a->precision ? a->precision : t && t->precision[0] ? t->precision : NULL;
+    r->policy.sharding = a->sharding;
     r->policy.settings = r->settings;
     r->policy.n_settings = r->n_settings;
     return SG_OK;

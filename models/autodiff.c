@@ -156,7 +156,7 @@ static void finish_parameter(sg_graph *g, int32_t index, bool first, bool last) 
     } else {
         add_to_gradient(g, parameter, dx);
     }
-    if (last) (void)sg_graph_entry(g, SG_ENTRY_GRAD_READY, index, 0);
+    if (last && sg_graph_entry(g, SG_ENTRY_GRAD_READY, index, 0)) sg_shard_ready(g, index);
 }
 
 /* dx arrives at `input` (SG_NO_TENSOR: nothing, but the parameter need not wait for it any longer). */
@@ -238,6 +238,12 @@ static void mark_reached(sg_graph *g, sg_tid loss) {
     }
 }
 
+static void count_pending_shards(sg_graph *g) {
+    for (size_t i = 0; i < g->parameters.count; i++)
+        if (g->parameter_state.at[i].pending > 0 && g->parameters.at[i].shard >= 0)
+            g->shards.at[g->parameters.at[i].shard].pending++;
+}
+
 static void clear_tape(sg_graph *g) {
     for (size_t i = 0; i < g->tape_args.count; i++) g->tensor_state.at[g->tape_args.at[i]].wanted = false;
     g->tape.count = g->tape_args.count = 0;
@@ -280,6 +286,7 @@ void sg_backward(sg_graph *g, sg_tid loss, bool first_micro_step, bool last_micr
         take(g, ones);
         g->tensor_state.at[loss].gradient = ones;
         mark_reached(g, loss);
+        count_pending_shards(g);
     }
     for (size_t i = g->tape.count; i-- > 0 && !g->failed;)
         if (g->tape.at[i].reached) derive_node(g, i, first_micro_step, last_micro_step);

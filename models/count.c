@@ -14,7 +14,8 @@ static uint64_t storage_bytes(const sg_training *t, int32_t tensor) {
 static void count_parameters(const sg_training *t, sg_counts *counts) {
     for (size_t i = 0; i < t->n_parameters; i++) {
         const sg_parameter *p = &t->parameters[i];
-        counts->weights_bytes += storage_bytes(t, p->tensor);
+        bool sharded = t->n_shards > 0 && p->shard >= 0;
+        if (!sharded) counts->weights_bytes += storage_bytes(t, p->tensor);
         if (p->is_buffer) continue;
         int64_t n = elements(t, p->tensor);
         counts->parameters += n;
@@ -22,9 +23,15 @@ static void count_parameters(const sg_training *t, sg_counts *counts) {
         counts->trainable += p->trainable ? n : 0;
         counts->trainable_tensors += p->trainable;
         counts->with_gradient += p->gradient >= 0 ? n : 0;
+        if (sharded) continue;
         /* A gradient's storage may be shared or larger; what counts here is the gradient itself. */
         if (p->gradient >= 0) counts->gradients_bytes += sg_desc_span_bytes(&t->tensors[p->gradient].desc);
         counts->optimizer_bytes += storage_bytes(t, p->state[0]) + storage_bytes(t, p->state[1]);
+    }
+    for (size_t i = 0; i < t->n_shards; i++) { /* what a rank keeps */
+        counts->weights_bytes += storage_bytes(t, t->shards[i].part);
+        counts->gradients_bytes += storage_bytes(t, t->shards[i].gradient);
+        counts->optimizer_bytes += storage_bytes(t, t->shards[i].state[0]) + storage_bytes(t, t->shards[i].state[1]);
     }
 }
 

@@ -99,6 +99,7 @@ sg_graph *sg_graph_new(const sg_profile *profile, int64_t batch, int64_t accumul
     g->pass = SG_PASS_FORWARD;
     g->last_mark = -1;
     g->scale = g->scale_tracker = SG_NO_TENSOR;
+    g->open_scatter = -1;
     if (!start(g)) {
         sg_graph_free(g);
         (void)sg_fail_memory(status, sizeof(sg_training), "a step program");
@@ -119,7 +120,8 @@ void sg_graph_free(sg_graph *g) {
         g->storages.at,      g->storage_state.at, g->args.at,         g->parameters.at, g->parameter_state.at,
         g->inputs.at,        g->modules.at,       g->module_state.at, g->constants.at,  g->programs.at,
         g->blocks.at,        g->steps.at,         g->tape.at,         g->tape_args.at,  g->writes.at,
-        g->forward_holds.at, g->program_holds.at, g->casts.at,        g->scratch.at,    g->grads.at};
+        g->forward_holds.at, g->program_holds.at, g->casts.at,        g->shards.at,     g->scratch.at,
+        g->grads.at};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]);
     sg_arena_free(g->arena);
     free(g);
@@ -200,7 +202,7 @@ static void check_complete(sg_graph *g) {
 sg_code sg_graph_finish(sg_graph *g, sg_training **training, sg_status *status) {
     *training = NULL;
     check_complete(g);
-    if (g->failed || !sg_graph_place_lifetimes(g) || !hand_over(g)) {
+    if (g->failed || !sg_graph_place_lifetimes(g) || !sg_shard_place_gathers(g) || !hand_over(g)) {
         sg_code code = sg_fail(status, g->status.code, "%s", g->status.text);
         sg_graph_free(g);
         return code;

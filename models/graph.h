@@ -34,6 +34,7 @@ typedef struct sg_profile {
     bool composed_silu; /* silu's backward is seven calls, as the dispatcher shows it, not one kernel */
     bool autocast;      /* fp16/bf16 autocast over fp32 weights */
     sg_dtype autocast_dtype;
+    bool sharded;                /* parameters, gradients and optimizer state over the ranks (models/shard.c) */
     bool loss_scaler;            /* fp16 autocast: the loss is scaled, gradients are unscaled (models/scaler.c) */
     sg_dtype float_dtype;        /* fp32, or what a policy that is low precision throughout has in its place */
     sg_compute compute_f32;      /* how fp32 matrix products are formed: F32, TF32 */
@@ -101,19 +102,23 @@ void sg_hold_program(sg_graph *g, sg_tid tensor);
 /* Backward of scalar `loss` (starts with a ones-like fill), parameters' gradients become ready as they are complete.
  * `first_micro_step` false: gradients exist already and are accumulated into. `last_micro_step` false: no GRAD_READY. */
 void sg_backward(sg_graph *g, sg_tid loss, bool first_micro_step, bool last_micro_step);
+/* Where the profile shards and there are ranks: parameters are put into shards, one per unit, dtype and parameter group of
+ * `spec`. Before the first backward. */
+typedef struct sg_optimizer_spec sg_optimizer_spec;
+void sg_shard_parameters(sg_graph *g, const sg_optimizer_spec *spec);
 /* The loss as it is differentiated: times the scale where the profile has a loss scaler, else itself. */
 sg_tid sg_scaled_loss(sg_graph *g, sg_tid loss);
 /* The graph keeps t, whose maker need not keep it, until the backward has passed that maker. */
 void sg_keep_for_backward(sg_graph *g, sg_tid t);
 
-typedef struct sg_optimizer_spec {
+struct sg_optimizer_spec {
     bool decoupled_weight_decay;                           /* AdamW; false: Adam (weight decay must be 0) */
     double lr, beta1, beta2, eps, weight_decay, clip_norm; /* clip_norm <= 0: none */
     /* Parameter groups: names with this prefix form a group of their own (lists are built per group and dtype); NULL ends. */
     const char *group_prefix[4];
     /* Clipping groups by prefix (PPO clips actor and critic apart); all NULL: one group over everything. */
     const char *clip_prefix[4];
-} sg_optimizer_spec;
+};
 /* SYNC_GRADS, unscaling (a loss scaler), clip, optimizer, zero-grad as the profile does them. Where the framework has one clipping group (LeRobot), its
  * norm is read at the end (a blocking read); with groups of their own (rsl_rl) no norm is read. */
 void sg_optimizer_step(sg_graph *g, const sg_optimizer_spec *spec);

@@ -64,7 +64,19 @@ typedef struct sg_tensor_state {
     bool wanted; /* during backward: reachable from the loss */
 } sg_tensor_state;
 
+/* A shard under construction. */
+typedef struct sg_shard_state {
+    sg_shard shard;
+    const char *name; /* of its first parameter: groups are told apart by it */
+    int32_t dtype, unit;
+    bool trainable;
+    int group, clip_group;
+    int64_t count;   /* elements, without padding */
+    int32_t pending; /* during backward: parameters whose gradient is still to come */
+} sg_shard_state;
+
 typedef struct sg_storage_state {
+    bool passing;       /* a gradient that ends with its last use, not at zero-grad */
     int32_t holders;    /* sum over its tensors */
     int32_t last_write; /* newest in-place write in writes, or -1 */
     int32_t program;    /* that was being recorded when it was made: the one that allocates it */
@@ -142,10 +154,12 @@ struct sg_graph {
     SG_LIST(sg_write) writes;
     SG_LIST(sg_tid) forward_holds; /* live until the forward ends */
     SG_LIST(sg_tid) program_holds; /* live until the program ends */
-    SG_LIST(int32_t) casts;        /* parameters with an autocast copy */
-    SG_LIST(sg_desc) scratch;      /* descriptors of the op being recorded */
-    SG_LIST(int32_t) grads;        /* gradients of the node being derived: outputs, then inputs */
+    SG_LIST(sg_shard_state) shards;
+    SG_LIST(int32_t) casts;   /* parameters with an autocast copy */
+    SG_LIST(sg_desc) scratch; /* descriptors of the op being recorded */
+    SG_LIST(int32_t) grads;   /* gradients of the node being derived: outputs, then inputs */
 
+    int32_t open_scatter;        /* shard whose gradient is on its way, or -1 */
     sg_tid scale, scale_tracker; /* of the loss scaler, or SG_NO_TENSOR */
     int32_t module;
     uint8_t pass;
@@ -193,6 +207,8 @@ void sg_graph_node(sg_graph *g, sg_rule rule, const sg_tid *in, int n_in, sg_tid
 /* A view that the framework makes for its own books (detach): nothing uses the tensor. */
 sg_tid sg_graph_detach(sg_graph *g, sg_tid x);
 bool sg_graph_entry(sg_graph *g, sg_entry_kind kind, int32_t index, uint32_t args);
+/* n tensor ids at the end of the training's argument list; *first is the first of them. */
+bool sg_graph_args(sg_graph *g, const sg_tid *tensors, size_t n, uint32_t *first);
 int32_t sg_graph_storage(sg_graph *g, uint64_t bytes, sg_role role, bool persistent);
 sg_tid sg_graph_tensor(sg_graph *g, int32_t storage, uint64_t offset_bytes, const sg_desc *desc);
 /* Name of the current module for messages. */
@@ -265,6 +281,19 @@ bool sg_op_saves_output(const sg_op *op);
 void sg_forward_end(sg_graph *g);
 /* True when the node's backward may read that storage. */
 bool sg_node_keeps(const sg_graph *g, const sg_node *node, int32_t storage);
+
+/* ---- shards (shard.c, shard_gather.c) -------------------------------------------------------------------------- */
+
+/* The prefix that names the parameter's group: 1.., or 0: none does. */
+int sg_group_of(const char *name, const char *const *prefix);
+/* The gradient of a parameter is complete: with the last one of its shard the whole travels. */
+void sg_shard_ready(sg_graph *g, int32_t parameter);
+/* Compute waits for the gradient that is on its way. */
+void sg_shard_join(sg_graph *g);
+/* sqrt(sum over ranks of norm^2), of clip group `group`; norm itself without shards. */
+sg_tid sg_shard_total_norm(sg_graph *g, sg_tid norm, int group);
+/* After lifetimes: parameters become views of whole shards, gathered and freed around their uses. */
+bool sg_shard_place_gathers(sg_graph *g);
 
 /* ---- loss scaler (scaler.c) ----------------------------------------------------------------------------------- */
 

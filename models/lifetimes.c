@@ -57,6 +57,12 @@ static void scan(plan *p, const sg_draft *draft) {
         case SG_ENTRY_WAIT:
             if (entry->index >= 0) use(p, storage_of(g, entry->index), i, false);
             break;
+        case SG_ENTRY_SCATTER:
+        case SG_ENTRY_REDUCE:
+        case SG_ENTRY_JOIN:
+            use(p, storage_of(g, g->args.at[entry->args]), i, false);
+            use(p, storage_of(g, g->args.at[entry->args + 1]), i, true);
+            break;
         case SG_ENTRY_GRAD_READY: use(p, storage_of(g, g->parameters.at[entry->index].gradient), i, false); break;
         default: break;
         }
@@ -72,6 +78,7 @@ static void scan(plan *p, const sg_draft *draft) {
 static void place_gradient_frees(plan *p, const sg_draft *draft, int32_t program) {
     for (size_t s = 0; s < p->n_storages; s++) {
         if (p->g->storages.at[s].role != SG_ROLE_GRADIENT || p->free_at[s] == NEVER) continue;
+        if (p->g->storage_state.at[s].passing) continue;
         bool ends = !p->released[s] && p->last_program[s] == program;
         p->free_at[s] = ends ? (uint32_t)p->n_entries : NEVER;
     }

@@ -23,8 +23,7 @@ static bool has_prefix(const char *name, const char *prefix) {
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* The prefix that names the parameter's group: 1.., or 0: none does. */
-static int group_of(const char *name, const char *const *prefix) {
+int sg_group_of(const char *name, const char *const *prefix) {
     for (int i = 0; i < MAX_GROUPS - 1 && prefix[i]; i++)
         if (has_prefix(name, prefix[i])) return i + 1;
     return 0;
@@ -36,21 +35,26 @@ static sg_tid *tids(sg_graph *g, size_t n) {
     return list;
 }
 
-/* The parameters with a gradient in one group and dtype, in order of registration. */
+static void take(bundle *b, size_t room, sg_tid p, sg_tid gradient, const int32_t *state) {
+    sg_tid *list[4] = {(sg_tid *)b->p, (sg_tid *)b->g, (sg_tid *)b->m, (sg_tid *)b->v};
+    const sg_tid value[4] = {p, gradient, state[0], state[1]};
+    for (int i = 0; i < 4 && (size_t)b->n < room; i++) list[i][b->n] = value[i];
+    b->n++;
+}
+
+/* The parameters (or shards) with a gradient in one group and dtype, in order of registration. */
 static bool collect(sg_graph *g, const char *const *prefix, int group, sg_dtype dtype, bundle *out) {
-    size_t n = g->parameters.count;
-    sg_tid *p = tids(g, n), *grad = tids(g, n), *m = tids(g, n), *v = tids(g, n);
-    if (!p || !grad || !m || !v) return false;
-    *out = (bundle){0, p, grad, m, v};
+    bool sharded = g->shards.count > 0;
+    size_t n = sharded ? g->shards.count : g->parameters.count;
+    *out = (bundle){0, tids(g, n), tids(g, n), tids(g, n), tids(g, n)};
+    if (!out->p || !out->g || !out->m || !out->v) return false;
     for (size_t i = 0; i < n; i++) {
-        const sg_parameter *parameter = &g->parameters.at[i];
-        if (parameter->gradient < 0 || sg_graph_dtype(g, parameter->tensor) != dtype ||
-            group_of(parameter->name, prefix) != group)
+        const sg_parameter *p = sharded ? NULL : &g->parameters.at[i];
+        const sg_shard_state *s = sharded ? &g->shards.at[i] : NULL;
+        sg_tid tensor = s ? s->shard.part : p->tensor, gradient = s ? s->shard.gradient : p->gradient;
+        if (gradient < 0 || sg_graph_dtype(g, tensor) != dtype || sg_group_of(s ? s->name : p->name, prefix) != group)
             continue;
-        p[out->n] = parameter->tensor;
-        grad[out->n] = parameter->gradient;
-        m[out->n] = parameter->state[0];
-        v[out->n++] = parameter->state[1];
+        take(out, n, tensor, gradient, s ? s->shard.state : p->state);
     }
     return out->n > 0;
 }
@@ -185,7 +189,12 @@ static sg_tid moment(sg_graph *g, sg_tid parameter) {
 }
 
 static void make_state(sg_graph *g) {
-    for (size_t i = 0; i < g->parameters.count && !g->failed; i++) {
+    for (size_t i = 0; i < g->shards.count && !g->failed; i++) {
+        sg_shard *shard = &g->shards.at[i].shard;
+        for (int k = 0; k < 2 && shard->gradient >= 0 && shard->state[k] < 0; k++)
+            shard->state[k] = moment(g, shard->part);
+    }
+    for (size_t i = 0; i < g->parameters.count && g->shards.count == 0 && !g->failed; i++) {
         sg_parameter *parameter = &g->parameters.at[i];
         if (parameter->gradient < 0 || parameter->state[0] >= 0) continue;
         parameter->state[0] = moment(g, parameter->tensor);
@@ -214,7 +223,7 @@ static sg_tid clip_group(sg_graph *g, double max_norm, const char *const *prefix
     if (n == 0 || g->failed) return SG_NO_TENSOR;
     for (int i = 0; i < n; i++) norms[i] = norm_of(g, part[i].n, part[i].g);
     sg_tid all = n > 1 || sg_graph_eager(g) ? sg_cat(g, n, norms, 0) : norms[0];
-    sg_tid norm = norm_of(g, 1, &all);
+    sg_tid norm = sg_shard_total_norm(g, norm_of(g, 1, &all), group);
     sg_tid inverse = sg_unary(g, SG_FN_RECIPROCAL, sg_add_scalar(g, norm, 1e-6), 0, 0);
     sg_tid factor = sg_unary(g, SG_FN_CLAMP, sg_scale(g, inverse, max_norm), -INFINITY, 1);
     sg_attrs attrs = {.fn = SG_FN_AFFINE};
@@ -237,14 +246,15 @@ static bool any_gradient(sg_graph *g) {
     return false;
 }
 
+static void free_here(sg_graph *g, sg_draft *draft, sg_tid gradient) {
+    if (gradient < 0 || !SG_ROOM(g, &draft->frees, 1)) return;
+    draft->frees.at[draft->frees.count++] = (sg_hold){g->tensors.at[gradient].storage, (uint32_t)draft->entries.count};
+}
+
 static void zero_grad(sg_graph *g, sg_draft *draft) {
-    uint32_t position = (uint32_t)draft->entries.count;
-    for (size_t i = 0; i < g->parameters.count; i++) {
-        sg_tid gradient = g->parameters.at[i].gradient;
-        if (gradient < 0) continue;
-        if (!SG_ROOM(g, &draft->frees, 1)) return;
-        draft->frees.at[draft->frees.count++] = (sg_hold){g->tensors.at[gradient].storage, position};
-    }
+    for (size_t i = 0; i < g->shards.count; i++) free_here(g, draft, g->shards.at[i].shard.gradient);
+    for (size_t i = 0; i < g->parameters.count && g->shards.count == 0; i++)
+        free_here(g, draft, g->parameters.at[i].gradient);
 }
 
 void sg_optimizer_step(sg_graph *g, const sg_optimizer_spec *spec) {
@@ -252,7 +262,10 @@ void sg_optimizer_step(sg_graph *g, const sg_optimizer_spec *spec) {
     if (!draft || !check_spec(g, spec) || !any_gradient(g)) return;
     sg_pass_set(g, SG_PASS_OPTIMIZER);
     g->no_grad++;
-    if (g->ranks > 1) (void)sg_graph_entry(g, SG_ENTRY_SYNC_GRADS, -1, 0);
+    if (g->shards.count > 0)
+        sg_shard_join(g);
+    else if (g->ranks > 1)
+        (void)sg_graph_entry(g, SG_ENTRY_SYNC_GRADS, -1, 0);
     sg_tid norm = SG_NO_TENSOR;
     sg_mark_here(g, SG_MARK_CLIP);
     sg_tid found = sg_scaler_unscale(g);

@@ -63,6 +63,7 @@ static sg_tid add_parameter(sg_graph *g, const char *name, int ndim, const int64
         .is_buffer = spec.buffer,
         .init_kind = (uint8_t)spec.init,
         .init_scale = spec.scale,
+        .shard = -1,
     };
     return t;
 }

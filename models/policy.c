@@ -161,10 +161,25 @@ static sg_code resolve_precision(const sg_policy_request *request, size_t index,
     return SG_OK;
 }
 
+static sg_code resolve_sharding(const sg_policy_request *request, const sg_family_build *build, sg_profile *profile,
+                                sg_status *status) {
+    const char *asked = request->sharding ? request->sharding : "none";
+    if (strcmp(asked, "none") == 0) return SG_OK;
+    if (strcmp(asked, "full") != 0)
+        return sg_fail(status, SG_BAD_INPUT, "sharding '%.80s' is not one of none, full", asked);
+    if (build->accumulation > 1)
+        return sg_fail(status, SG_BAD_INPUT, "sharding full does not accumulate gradients: use accumulation 1");
+    if (profile->loss_scaler)
+        return sg_fail(status, SG_BAD_INPUT, "sharding full has no loss scaler: use a precision other than fp16");
+    profile->sharded = true;
+    return SG_OK;
+}
+
 static sg_code build_graph(const sg_policy_request *request, size_t index, sg_family_build *build, int64_t ranks,
                            sg_training **training, sg_status *status) {
     sg_profile profile = sg_profile_make(request->framework, request->device_class);
     sg_code code = resolve_precision(request, index, &profile, &build->own_precision, status);
+    if (!code) code = resolve_sharding(request, build, &profile, status);
     if (code) return code;
     sg_graph *g = sg_graph_new(&profile, build->batch, build->accumulation, ranks, status);
     if (!g) return status ? status->code : SG_MACHINE;

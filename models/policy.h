@@ -36,6 +36,7 @@ typedef struct sg_policy_request {
     int64_t accumulation; /* micro-steps, >= 1; 0 = 1 */
     int64_t ranks;        /* data-parallel processes, >= 1; 0 = 1: with more, gradient sync entries exist */
     const char *precision; /* "fp32", "tf32", "bf16", "fp16" (autocast), "bf16-pure", or NULL = the policy's own */
+    const char *sharding;  /* "none", or "full": parameters, gradients and optimizer state over the ranks; NULL: none */
     const sg_setting *settings;
     size_t n_settings;
 } sg_policy_request;

@@ -96,6 +96,13 @@ static bool room_for_args(sg_graph *g, size_t n, uint32_t *first) {
     return true;
 }
 
+bool sg_graph_args(sg_graph *g, const sg_tid *tensors, size_t n, uint32_t *first) {
+    if (!room_for_args(g, n, first)) return false;
+    memcpy(&g->args.at[g->args.count], tensors, n * sizeof *tensors);
+    g->args.count += n;
+    return true;
+}
+
 void sg_graph_hold(sg_graph *g, int32_t storage, size_t position) {
     sg_draft *draft = sg_graph_draft(g);
     if (!draft || storage < 0 || !SG_ROOM(g, &draft->holds, 1)) return;

@@ -42,7 +42,21 @@ typedef struct sg_parameter {
     uint8_t is_buffer; /* frozen batch norm statistics and the like: not counted as parameters */
     uint8_t init_kind; /* sg_init */
     double init_scale; /* uniform bound, normal sd, or constant */
+    /* With shards: the one it lies in (-1: none, a buffer), and its first element there. It is live between gathering and
+     * freeing only; its state is the shard's. */
+    int32_t shard;
+    int64_t shard_offset;
 } sg_parameter;
+
+/* Parameters of one unit as one flat vector, padded to a multiple of the ranks; each rank keeps its part. Tensor ids: part
+ * and gradient [count / ranks], whole and whole_gradient [count]; gradient, whole_gradient and state are -1 where backward
+ * does not reach it. */
+typedef struct sg_shard {
+    const char *unit; /* the unit's module; "" the root unit */
+    int32_t module;
+    int32_t part, whole, gradient, whole_gradient;
+    int32_t state[2];
+} sg_shard;
 
 typedef enum sg_init { SG_INIT_CONSTANT, SG_INIT_UNIFORM, SG_INIT_NORMAL } sg_init;
 
@@ -75,7 +89,13 @@ typedef enum sg_entry_kind {
     SG_ENTRY_COPY,       /* host -> device copy of input `index` on the copy stream, compute waits for it */
     SG_ENTRY_GRAD_READY, /* index = parameter: its gradient is complete (a bucket may leave) */
     SG_ENTRY_SYNC_GRADS, /* compute waits for all buckets; absent with one rank: costs nothing then */
-    SG_ENTRY_MARK        /* index = sg_mark */
+    SG_ENTRY_MARK,       /* index = sg_mark */
+    /* Collectives of slot `index` < n_collectives, on the collective stream behind what compute has been given so far;
+     * args[0] -> args[1]. Their operands are left alone until the slot is joined. */
+    SG_ENTRY_GATHER,  /* part -> whole: parts of all ranks, one after the other */
+    SG_ENTRY_SCATTER, /* whole -> part: the mean over ranks of this rank's part */
+    SG_ENTRY_REDUCE,  /* in place (args[0] = args[1]): the mean over ranks */
+    SG_ENTRY_JOIN     /* compute waits for the slot; args as there */
 } sg_entry_kind;
 
 /* Points at which clocks are read. FORWARD..END delimit the parts of update. */
@@ -163,6 +183,10 @@ typedef struct sg_training {
     size_t n_inputs;
     const sg_module *modules;
     size_t n_modules;
+    const sg_shard *shards; /* none: every rank holds all parameters */
+    size_t n_shards;
+    int32_t n_collectives;
+    int64_t shard_ranks; /* with shards: the ranks it was built for */
     const sg_program *programs;
     size_t n_programs;
     const sg_block *blocks;

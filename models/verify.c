@@ -12,6 +12,8 @@ typedef struct walk {
     uint8_t *live, *written; /* per storage */
     uint64_t *overwritten;   /* per storage: when an in-place op made its older tensors stale */
     uint64_t *made;          /* per tensor: when it was made */
+    uint8_t *pending;        /* per slot of collectives: begun and not joined */
+    uint32_t *busy;          /* per storage: collectives that use it */
     uint32_t *ready;         /* per parameter: times its gradient became ready since the last optimizer step */
     uint64_t now;
     const char *program;
@@ -41,6 +43,32 @@ static sg_code check_tensors(const sg_training *t, sg_status *status) {
     return SG_OK;
 }
 
+/* Every sharded parameter lies where its shard says. */
+static sg_code check_shards(const sg_training *t, sg_status *status) {
+    if (t->n_shards > 0 && t->shard_ranks < 2)
+        return sg_fail(status, SG_BAD_INPUT, "shards for %lld ranks", (long long)t->shard_ranks);
+    for (size_t i = 0; i < t->n_shards; i++) {
+        const sg_shard *s = &t->shards[i];
+        const int32_t vector[6] = {s->part, s->whole, s->gradient, s->whole_gradient, s->state[0], s->state[1]};
+        for (int k = 0; k < 6; k++)
+            if (!in_range(vector[k], t->n_tensors) && (k < 2 || vector[k] != -1))
+                return sg_fail(status, SG_BAD_INPUT, "shard %zu (%s) names a tensor that does not exist", i, s->unit);
+    }
+    for (size_t i = 0; i < t->n_parameters && t->n_shards > 0; i++) {
+        const sg_parameter *p = &t->parameters[i];
+        if (p->shard == -1) continue;
+        if (!in_range(p->shard, t->n_shards))
+            return sg_fail(status, SG_BAD_INPUT, "parameter %s lies in shard %d, which does not exist", p->name,
+                           (int)p->shard);
+        const sg_tensor *x = &t->tensors[p->tensor], *whole = &t->tensors[t->shards[p->shard].whole];
+        int64_t at = x->offset_bytes - whole->offset_bytes, bytes = (int64_t)sg_dtype_bytes((sg_dtype)x->desc.dtype);
+        if (x->storage != whole->storage || x->desc.dtype != whole->desc.dtype || p->shard_offset < 0 ||
+            at != p->shard_offset * bytes)
+            return sg_fail(status, SG_BAD_INPUT, "parameter %s does not lie in its shard", p->name);
+    }
+    return SG_OK;
+}
+
 static sg_code check_parameters(const sg_training *t, sg_status *status) {
     for (size_t i = 0; i < t->n_parameters; i++) {
         const sg_parameter *p = &t->parameters[i];
@@ -55,6 +83,8 @@ static sg_code check_parameters(const sg_training *t, sg_status *status) {
         if (p->gradient >= 0 && !p->trainable)
             return sg_fail(status, SG_BAD_INPUT, "parameter %s is frozen but has a gradient", p->name);
     }
+    sg_code code = check_shards(t, status);
+    if (code != SG_OK) return code;
     for (size_t i = 0; i < t->n_inputs; i++)
         if (!in_range(t->inputs[i].tensor, t->n_tensors))
             return sg_fail(status, SG_BAD_INPUT, "input %s names a tensor that does not exist", t->inputs[i].name);
@@ -203,6 +233,7 @@ static sg_code check_alloc(const walk *w, const sg_entry *entry) {
     if (w->t->storages[entry->index].persistent) return violation(w, "storage %d is persistent", (int)entry->index);
     if (alloc && w->live[entry->index]) return violation(w, "storage %d is allocated already", (int)entry->index);
     if (!alloc && !w->live[entry->index]) return violation(w, "storage %d is not allocated", (int)entry->index);
+    if (w->busy[entry->index]) return violation(w, "a collective is using storage %d", (int)entry->index);
     w->live[entry->index] = alloc;
     w->written[entry->index] = 0;
     w->overwritten[entry->index] = 0;
@@ -228,9 +259,49 @@ static sg_code check_view(walk *w, const sg_entry *entry) {
     return check_live(w, w->t->tensors[tensor].storage);
 }
 
+/* ---- collectives -------------------------------------------------------------------------------------------------- */
+
+/* Vectors of one dtype that travels: a part and a whole of `ranks` parts, or twice the same. */
+static sg_code check_vectors(const walk *w, const sg_entry *entry, int32_t from, int32_t to) {
+    const sg_desc *a = &w->t->tensors[from].desc, *b = &w->t->tensors[to].desc;
+    if (a->dtype != b->dtype || (a->dtype != SG_F32 && a->dtype != SG_BF16))
+        return violation(w, "its operands are not both f32 or both bf16");
+    if (!sg_desc_is_contiguous(a) || !sg_desc_is_contiguous(b)) return violation(w, "its operands are not contiguous");
+    if (entry->kind == SG_ENTRY_REDUCE) return from == to ? SG_OK : violation(w, "is not in place");
+    bool gathers = entry->kind == SG_ENTRY_GATHER;
+    int64_t part = sg_desc_count(gathers ? a : b), whole = sg_desc_count(gathers ? b : a);
+    if (whole % part == 0 && whole / part == w->t->shard_ranks) return SG_OK;
+    return violation(w, "its operands are not a part and %lld parts", (long long)w->t->shard_ranks);
+}
+
+static sg_code check_collective(walk *w, const sg_entry *entry) {
+    const sg_training *t = w->t;
+    if (entry->index < 0 || entry->index >= t->n_collectives)
+        return violation(w, "slot %d of %d", (int)entry->index, (int)t->n_collectives);
+    if (t->n_args < 2 || entry->args > t->n_args - 2) return violation(w, "its operands are out of range");
+    int32_t from = t->args[entry->args], to = t->args[entry->args + 1];
+    if (!in_range(from, t->n_tensors) || !in_range(to, t->n_tensors))
+        return violation(w, "its operands are out of range");
+    int32_t read = t->tensors[from].storage, written = t->tensors[to].storage;
+    bool joins = entry->kind == SG_ENTRY_JOIN;
+    if (w->pending[entry->index] != joins)
+        return violation(w, joins ? "slot %d was not begun" : "slot %d was not joined", (int)entry->index);
+    sg_code code = joins ? check_live(w, read) : check_vectors(w, entry, from, to);
+    if (code == SG_OK && !joins) code = read_tensor(w, from);
+    if (code == SG_OK) code = check_live(w, written);
+    if (code != SG_OK) return code;
+    w->pending[entry->index] = !joins;
+    w->busy[read] += joins ? (uint32_t)-1 : 1;
+    w->busy[written] += joins ? (uint32_t)-1 : 1;
+    if (!joins) return SG_OK;
+    w->written[written] = 1;
+    w->made[to] = w->now;
+    return SG_OK;
+}
+
 static sg_code check_entry(walk *w, const sg_entry *entry) {
-    static const char *const names[] = {"OP",   "VIEW",       "ALLOC",      "FREE", "WAIT",
-                                        "COPY", "GRAD_READY", "SYNC_GRADS", "MARK"};
+    static const char *const names[] = {"OP",         "VIEW", "ALLOC",  "FREE",    "WAIT",   "COPY", "GRAD_READY",
+                                        "SYNC_GRADS", "MARK", "GATHER", "SCATTER", "REDUCE", "JOIN"};
     w->now++;
     w->what = entry->kind < sizeof names / sizeof *names ? names[entry->kind] : "unknown";
     if (entry->pass >= SG_PASS_COUNT) return violation(w, "belongs to no known pass");
@@ -251,6 +322,10 @@ static sg_code check_entry(walk *w, const sg_entry *entry) {
         return SG_OK;
     case SG_ENTRY_GRAD_READY: return check_ready(w, entry);
     case SG_ENTRY_SYNC_GRADS: return SG_OK;
+    case SG_ENTRY_GATHER:
+    case SG_ENTRY_SCATTER:
+    case SG_ENTRY_REDUCE:
+    case SG_ENTRY_JOIN: return check_collective(w, entry);
     case SG_ENTRY_MARK:
         return in_range(entry->index, SG_MARK_COUNT) ? SG_OK : violation(w, "mark %d is not known", (int)entry->index);
     }
@@ -281,6 +356,8 @@ static sg_code check_program(walk *w, const sg_program *program, bool steps_know
         sg_code code = check_entry(w, &program->entries[i]);
         if (code != SG_OK) return code;
     }
+    for (int32_t i = 0; i < w->t->n_collectives; i++)
+        if (w->pending[i]) return violation(w, "the program ends before slot %d is joined", (int)i);
     if (program->ends_optimizer_step) return check_all_ready(w);
     if (!steps_known) memset(w->ready, 0, w->t->n_parameters * sizeof *w->ready);
     return SG_OK;
@@ -337,7 +414,9 @@ sg_code sg_training_verify(const sg_training *t, sg_status *status) {
     w.overwritten = calloc(t->n_storages + 1, sizeof *w.overwritten);
     w.made = calloc(t->n_tensors + 1, sizeof *w.made);
     w.ready = calloc(t->n_parameters + 1, sizeof *w.ready);
-    if (w.live && w.written && w.overwritten && w.made && w.ready) {
+    w.busy = calloc(t->n_storages + 1, sizeof *w.busy);
+    w.pending = calloc(t->n_collectives > 0 ? (size_t)t->n_collectives : 1, sizeof *w.pending);
+    if (w.busy && w.pending && w.live && w.written && w.overwritten && w.made && w.ready) {
         begin(&w);
         code = check_iterations(&w);
     } else {
@@ -349,5 +428,7 @@ sg_code sg_training_verify(const sg_training *t, sg_status *status) {
     free(w.overwritten);
     free(w.made);
     free(w.ready);
+    free(w.busy);
+    free(w.pending);
     return code;
 }

@@ -33,6 +33,16 @@ static sg_code check_options(const sg_walk_options *o, sg_status *status) {
     return SG_OK;
 }
 
+static sg_code check_shards(const sg_training *t, const sg_walk_options *o, sg_status *status) {
+    if (!t->n_shards) return SG_OK;
+    if (t->shard_ranks != o->ranks)
+        return sg_fail(status, SG_BAD_INPUT, "walking with %d ranks: %s was sharded for %lld", o->ranks, t->policy,
+                       (long long)t->shard_ranks);
+    if (!o->api->all_gather || !o->api->reduce_scatter_mean)
+        return sg_fail(status, SG_NO, "this device cannot gather and scatter: use sharding none");
+    return SG_OK;
+}
+
 static sg_code make_buckets(sg_walker *w, sg_status *status) {
     sg_code code = sg_buckets_make(w->training, w->options.buckets, &w->buckets, status);
     if (code) return code;
@@ -48,7 +58,10 @@ static sg_code open_walker(sg_walker *w, sg_status *status) {
                              &w->allocator, status);
     if (!code) code = w->api->event_create(w->device, &w->copy_begin, status);
     if (!code) code = w->api->event_create(w->device, &w->copy_end, status);
-    if (!code && w->options.ranks > 1) code = make_buckets(w, status);
+    if (!code && w->training->n_shards)
+        code = sg_walk_open_slots(w, status);
+    else if (!code && w->options.ranks > 1)
+        code = make_buckets(w, status);
     if (!code) code = sg_walk_compile(w, status);
     if (!code && w->options.graph) code = sg_walk_graph_check(w, status);
     if (!code) code = sg_walk_prepare(w, status);
@@ -66,6 +79,7 @@ sg_code sg_walker_open(const sg_training *training, const sg_walk_options *optio
     sg_walk_options o = *options;
     if (o.ranks == 0) o.ranks = 1;
     sg_code code = check_options(&o, status);
+    if (!code) code = check_shards(training, &o, status);
     if (code) return code;
     sg_walker *w = calloc(1, sizeof *w);
     if (!w) return sg_fail_memory(status, sizeof *w, "the walker");
@@ -93,12 +107,14 @@ void sg_walker_close(sg_walker *w) {
     if (!w) return;
     (void)w->api->stream_wait(w->device, SG_STREAM_COPY, NULL);
     (void)w->api->stream_wait(w->device, SG_STREAM_COMPUTE, NULL);
+    if (w->slot_events) (void)w->api->stream_wait(w->device, SG_STREAM_COLLECTIVE, NULL);
     sg_walk_graph_clear(w);
     sg_phases_clear(&w->phases);
     if (w->copy_begin) w->api->event_destroy(w->device, w->copy_begin);
     if (w->copy_end) w->api->event_destroy(w->device, w->copy_end);
     if (w->workspace) w->api->segment_free(w->device, w->workspace, w->workspace_bytes);
     if (w->prepared) w->api->plans_free(w->device, w->plans, w->n_ops);
+    sg_walk_close_slots(w);
     sg_buckets_clear(&w->buckets, w->api, w->device);
     sg_allocator_close(w->allocator);
     sg_placement_clear(&w->placement);

@@ -25,6 +25,10 @@ static bool index_in_range(const sg_training *t, const sg_entry *e) {
     case SG_ENTRY_COPY: limit = t->n_inputs; break;
     case SG_ENTRY_GRAD_READY: limit = t->n_parameters; break;
     case SG_ENTRY_MARK: limit = SG_MARK_COUNT; break;
+    case SG_ENTRY_GATHER:
+    case SG_ENTRY_SCATTER:
+    case SG_ENTRY_REDUCE:
+    case SG_ENTRY_JOIN: limit = t->n_collectives > 0 ? (size_t)t->n_collectives : 0; break;
     default: return true;
     }
     return e->index >= 0 && (size_t)e->index < limit;
@@ -130,11 +134,13 @@ static bool draws(const sg_training *t, const sg_entry *e) {
 
 static sg_code compile_entry(sg_walker *w, size_t program, size_t entry, sg_instruction *in, sg_status *status) {
     static const uint8_t kind_of[] = {
-        [SG_ENTRY_OP] = SG_RUN_OP,     [SG_ENTRY_VIEW] = SG_RUN_HOST,        [SG_ENTRY_ALLOC] = SG_RUN_ALLOC,
-        [SG_ENTRY_FREE] = SG_RUN_FREE, [SG_ENTRY_WAIT] = SG_RUN_WAIT,        [SG_ENTRY_COPY] = SG_RUN_COPY,
-        [SG_ENTRY_MARK] = SG_RUN_MARK, [SG_ENTRY_GRAD_READY] = SG_RUN_READY, [SG_ENTRY_SYNC_GRADS] = SG_RUN_SYNC};
+        [SG_ENTRY_OP] = SG_RUN_OP,         [SG_ENTRY_VIEW] = SG_RUN_HOST,        [SG_ENTRY_ALLOC] = SG_RUN_ALLOC,
+        [SG_ENTRY_FREE] = SG_RUN_FREE,     [SG_ENTRY_WAIT] = SG_RUN_WAIT,        [SG_ENTRY_COPY] = SG_RUN_COPY,
+        [SG_ENTRY_MARK] = SG_RUN_MARK,     [SG_ENTRY_GRAD_READY] = SG_RUN_READY, [SG_ENTRY_SYNC_GRADS] = SG_RUN_SYNC,
+        [SG_ENTRY_GATHER] = SG_RUN_GATHER, [SG_ENTRY_SCATTER] = SG_RUN_SCATTER,  [SG_ENTRY_REDUCE] = SG_RUN_REDUCE,
+        [SG_ENTRY_JOIN] = SG_RUN_JOIN};
     const sg_entry *e = &w->training->programs[program].entries[entry];
-    if (e->kind > SG_ENTRY_MARK || !index_in_range(w->training, e))
+    if (e->kind > SG_ENTRY_JOIN || !index_in_range(w->training, e))
         return sg_fail(status, SG_BAD_INPUT, "kind %d with index %d", e->kind, e->index);
     *in = (sg_instruction){
         .kind = kind_of[e->kind], .index = e->index, .entry = (int32_t)entry, .visit = visit_of(program, entry, e)};
@@ -144,6 +150,14 @@ static sg_code compile_entry(sg_walker *w, size_t program, size_t entry, sg_inst
     if (e->kind == SG_ENTRY_OP || e->kind == SG_ENTRY_VIEW) {
         in->host_class = (uint8_t)host_class_of(e);
         in->host_count = e->flags & SG_ENTRY_SAME_DISPATCH ? 0 : 1;
+    }
+    if (e->kind >= SG_ENTRY_GATHER) {
+        if (w->training->n_args < 2 || e->args > w->training->n_args - 2)
+            return sg_fail(status, SG_BAD_INPUT, "its arguments reach past the table's end");
+        in->first = e->args;
+        in->n_args = 2;
+        in->host_class = (uint8_t)host_class_of(e);
+        in->host_count = e->kind != SG_ENTRY_JOIN;
     }
     return e->kind == SG_ENTRY_OP ? compile_op(w, e, in, status) : SG_OK;
 }
@@ -200,7 +214,8 @@ sg_code sg_walk_compile(sg_walker *w, sg_status *status) {
         const sg_tensor *x = &t->tensors[t->args[i]];
         w->arguments[i] = (sg_argument){.offset_bytes = x->offset_bytes, .storage = x->storage};
     }
-    for (size_t i = 0; i < t->n_parameters; i++) w->updated += t->parameters[i].gradient >= 0;
+    for (size_t i = 0; i < t->n_parameters && !t->n_shards; i++) w->updated += t->parameters[i].gradient >= 0;
+    for (size_t i = 0; i < t->n_shards; i++) w->updated += t->shards[i].gradient >= 0;
     for (size_t i = 0; i < t->n_programs; i++)
         if ((code = compile_program(w, i, status))) return code;
     return SG_OK;

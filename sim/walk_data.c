@@ -69,7 +69,7 @@ static bool may_vary(const sg_parameter *p, const sg_desc *desc) {
     return sg_dtype_is_float((sg_dtype)desc->dtype) && !(p->is_buffer && desc->ndim == 0);
 }
 
-static sg_code fill_weight(sg_walker *w, size_t i, sg_status *status) {
+static sg_synthetic weight_values(const sg_walker *w, size_t i) {
     const sg_parameter *p = &w->training->parameters[i];
     sg_synthetic what = {.key = sg_synthetic_key(w->options.seed, KEY_WEIGHT, i), .first_sample = -1};
     switch (p->init_kind) {
@@ -92,6 +92,37 @@ static sg_code fill_weight(sg_walker *w, size_t i, sg_status *status) {
         }
         break;
     }
+    return what;
+}
+
+static bool is_sharded(const sg_training *t, size_t parameter) {
+    return t->n_shards > 0 && t->parameters[parameter].shard >= 0;
+}
+
+/* This rank's part of what the whole would hold. */
+static sg_code fill_shard(sg_walker *w, size_t shard, sg_status *status) {
+    const sg_training *t = w->training;
+    const sg_shard *s = &t->shards[shard];
+    const sg_tensor *part = &t->tensors[s->part], *whole = &t->tensors[s->whole];
+    uint64_t bytes = sg_desc_span_bytes(&whole->desc), part_bytes = sg_desc_span_bytes(&part->desc);
+    char *host = calloc(1, bytes ? bytes : 1);
+    if (!host) return sg_fail_memory(status, bytes, "values of a shard");
+    for (size_t i = 0; i < t->n_parameters; i++) {
+        if (!is_sharded(t, i) || t->parameters[i].shard != (int32_t)shard) continue;
+        const sg_tensor *x = &t->tensors[t->parameters[i].tensor];
+        sg_synthetic what = weight_values(w, i);
+        sg_synthetic_fill(host + x->offset_bytes, &x->desc, &what);
+    }
+    sg_code code = copy_in(w, w->live[part->storage].address + part->offset_bytes,
+                           host + part_bytes * (uint64_t)w->options.rank, part_bytes, status);
+    free(host);
+    return code ? sg_fail_in(status, "initial values of shard %s", s->unit) : SG_OK;
+}
+
+static sg_code fill_weight(sg_walker *w, size_t i, sg_status *status) {
+    const sg_parameter *p = &w->training->parameters[i];
+    if (is_sharded(w->training, i)) return SG_OK;
+    sg_synthetic what = weight_values(w, i);
     sg_code code = fill(w, p->tensor, &what, status);
     return code ? sg_fail_in(status, "initial values of %s", p->name) : SG_OK;
 }
@@ -169,6 +200,7 @@ sg_code sg_walk_persist(sg_walker *w, sg_status *status) {
     if (!code) code = make_staging(w, status);
     if (code || !w->info.executes) return code;
     for (size_t i = 0; i < t->n_parameters && !code; i++) code = fill_weight(w, i, status);
+    for (size_t i = 0; i < t->n_shards && !code; i++) code = fill_shard(w, i, status);
     for (size_t i = 0; i < t->n_inputs && !code; i++) {
         if (t->inputs[i].source != SG_INPUT_STORAGE) continue;
         sg_synthetic what = input_values(w, i);

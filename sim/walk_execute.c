@@ -107,7 +107,7 @@ static sg_code run_copy(sg_walker *w, const sg_instruction *in, sg_status *statu
 }
 
 /* The parts of a recording are not timed: it has no events that could be read. */
-static sg_code mark(sg_walker *w, int which, sg_status *status) {
+sg_code sg_walk_mark(sg_walker *w, int which, sg_status *status) {
     return w->recording ? SG_OK : sg_phases_mark(&w->phases, which, status);
 }
 
@@ -154,14 +154,14 @@ static sg_code run_ready(sg_walker *w, const sg_instruction *in, sg_status *stat
 
 static sg_code run_sync(sg_walker *w, sg_status *status) {
     if (!w->buckets.n_buckets) return SG_OK;
-    sg_code code = mark(w, SG_MARK_SYNC_BEGIN, status);
+    sg_code code = sg_walk_mark(w, SG_MARK_SYNC_BEGIN, status);
     for (int32_t i = 0; i < w->buckets.n_buckets && !code; i++) {
         if (w->buckets.bucket[i].waiting)
             return sg_fail(status, SG_BAD_INPUT, "gradient bucket %d still waits for %d gradients", i,
                            w->buckets.bucket[i].waiting);
         if (w->communicate) code = w->api->event_wait(w->device, w->buckets.bucket[i].done, SG_STREAM_COMPUTE, status);
     }
-    if (!code) code = mark(w, SG_MARK_SYNC_END, status);
+    if (!code) code = sg_walk_mark(w, SG_MARK_SYNC_END, status);
     for (size_t i = 0; i < w->training->n_parameters && !code; i++)
         if (w->buckets.part[i].bucket >= 0) code = copy_part(w, i, true, status);
     sg_buckets_reset(&w->buckets);
@@ -182,7 +182,7 @@ sg_code sg_walk_wait(sg_walker *w, sg_status *status) {
 }
 
 static sg_code run_mark(sg_walker *w, int which, sg_status *status) {
-    sg_code code = mark(w, which, status);
+    sg_code code = sg_walk_mark(w, which, status);
     if (!code && which == SG_MARK_OPTIMIZER) code = w->api->host_work(w->device, SG_HOST_OPTIMIZER, w->updated, status);
     return code;
 }
@@ -225,6 +225,10 @@ static sg_code run(sg_walker *w, size_t program, const sg_instruction *in, uint3
     case SG_RUN_READY: return run_ready(w, in, status);
     case SG_RUN_SYNC: return run_sync(w, status);
     case SG_RUN_MARK: return run_mark(w, in->index, status);
+    case SG_RUN_GATHER:
+    case SG_RUN_SCATTER:
+    case SG_RUN_REDUCE: return sg_walk_collective(w, in, status);
+    case SG_RUN_JOIN: return sg_walk_join(w, in, status);
     default: return run_birth(w, program, in, status);
     }
 }

@@ -20,6 +20,10 @@ typedef enum sg_instruction_kind {
     SG_RUN_READY,
     SG_RUN_SYNC,
     SG_RUN_MARK,
+    SG_RUN_GATHER,
+    SG_RUN_SCATTER,
+    SG_RUN_REDUCE,
+    SG_RUN_JOIN,
     SG_RUN_BIRTH /* optimizer state is needed from here on */
 } sg_instruction_kind;
 
@@ -103,6 +107,7 @@ struct sg_walker {
     sg_event *copy_begin, *copy_end;
     bool copies_in_flight, work_in_flight;
 
+    sg_event **slot_events; /* per slot of collectives: operands ready, done */
     sg_buckets buckets;
     sg_block **bucket_block;
     bool communicate;
@@ -148,6 +153,14 @@ sg_code sg_walk_draw(sg_walker *w, sg_status *status);
 /* walk_execute.c. sg_walk_code: the instructions alone, without what ends a program. */
 sg_code sg_walk_code(sg_walker *w, size_t program, sg_status *status);
 sg_code sg_walk_wait(sg_walker *w, sg_status *status);
+
+/* walk_collective.c: gathering and scattering of shards. */
+sg_code sg_walk_open_slots(sg_walker *w, sg_status *status);
+void sg_walk_close_slots(sg_walker *w);
+sg_code sg_walk_collective(sg_walker *w, const sg_instruction *in, sg_status *status);
+sg_code sg_walk_join(sg_walker *w, const sg_instruction *in, sg_status *status);
+/* A mark outside of what is recorded. */
+sg_code sg_walk_mark(sg_walker *w, int mark, sg_status *status);
 
 /* walk_graph.c */
 sg_code sg_walk_graph_check(const sg_walker *w, sg_status *status);

@@ -70,6 +70,7 @@ void sg_walk_release_kept(sg_walker *w) {
 void sg_walk_abandon(sg_walker *w) {
     (void)w->api->stream_wait(w->device, SG_STREAM_COPY, NULL);
     (void)w->api->stream_wait(w->device, SG_STREAM_COMPUTE, NULL);
+    if (w->slot_events) (void)w->api->stream_wait(w->device, SG_STREAM_COLLECTIVE, NULL);
     for (size_t i = 0; i < w->training->n_storages; i++)
         if (w->live[i].address && !w->training->storages[i].persistent) give(w, (int32_t)i);
     sg_buckets_reset(&w->buckets);

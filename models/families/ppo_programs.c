@@ -167,6 +167,7 @@ void sg_ppo_update(sg_graph *g, const sg_ppo *m, const sg_optimizer_spec *optimi
     sg_graph_training(g)->loss = of_value;
     sg_tid loss = sg_add(g, surrogate, sg_scale(g, of_value, m->value_weight));
     loss = sg_sub(g, loss, sg_scale(g, sg_mean_all(g, entropy), m->entropy_weight));
+    sg_shard_parameters(g, optimizer);
     sg_backward(g, sg_scaled_loss(g, loss), true, true);
     sg_optimizer_step(g, optimizer);
     sg_no_grad_begin(g);

@@ -21,6 +21,7 @@ static int32_t update_program(sg_graph *g, const sg_supervised *s, const char *n
     sg_tid loss = s->forward(g, s->policy);
     sg_graph_training(g)->loss = loss;
     sg_tid scaled = k > 1 ? sg_unary(g, SG_FN_DIV_SCALAR, loss, (double)k, 0) : loss;
+    sg_shard_parameters(g, &s->optimizer);
     sg_backward(g, sg_scaled_loss(g, scaled), first, last);
     if (last) sg_optimizer_step(g, &s->optimizer);
     sg_wait(g, loss);

@@ -180,6 +180,7 @@ sg_training *sg_small_build(sg_small which, const sg_small_setting *setting, con
                                  .accumulation = options->accumulation,
                                  .ranks = options->ranks,
                                  .precision = options->precision,
+                                 .sharding = options->sharding,
                                  .settings = settings,
                                  .n_settings = n};
     sg_training *training = NULL;

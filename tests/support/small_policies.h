@@ -33,7 +33,7 @@ extern const sg_small_setting SG_SMALL_SETTING[SG_SMALL_SETTINGS];
 typedef struct sg_small_options {
     int64_t batch, accumulation, ranks;
     bool clip;
-    const char *precision;
+    const char *precision, *sharding;
 } sg_small_options;
 
 /* Failures end the running test. Free with sg_training_free. */

@@ -40,23 +40,51 @@ static void comm_destroy(sg_device *d, sg_comm *comm) {
     free(comm);
 }
 
-/* Sums in rank order on every rank, so that the results are equal to the bit. */
+/* out = the mean over ranks of elements first .. first + count - 1 of what each rank shows; summed in double in rank order on
+ * every rank, so that the results are equal to the bit. */
+static void mean_of_ranks(int ranks, int64_t first, int64_t count, sg_dtype dtype, void *out) {
+    sg_desc desc = sg_desc_make(dtype, 1, &count);
+    double *sum = calloc((size_t)count + 1, sizeof *sum), *one = calloc((size_t)count + 1, sizeof *one);
+    if (!sum || !one) abort();
+    for (int r = 0; r < ranks; r++) {
+        sg_reference_read(&desc, (const char *)world.buffer[r] + (size_t)first * sg_dtype_bytes(dtype), one);
+        for (int64_t i = 0; i < count; i++) sum[i] += one[i];
+    }
+    for (int64_t i = 0; i < count; i++) sum[i] /= ranks;
+    meet(); /* out may be what others read */
+    sg_reference_write(&desc, out, sum);
+    free(sum);
+    free(one);
+}
+
 static sg_code all_reduce_mean(sg_device *d, sg_comm *comm, void *buffer, int64_t count, sg_dtype dtype,
                                sg_status *status) {
-    (void)d;
-    if (dtype != SG_F32) return sg_fail(status, SG_BAD_INPUT, "only f32 here");
-    float *mean = malloc((size_t)count * sizeof *mean);
-    if (!mean) abort();
+    (void)d, (void)status;
     world.buffer[this_rank] = buffer;
     meet();
-    for (int64_t i = 0; i < count; i++) {
-        double sum = 0;
-        for (int r = 0; r < comm->ranks; r++) sum += (double)((const float *)world.buffer[r])[i];
-        mean[i] = (float)(sum / comm->ranks);
-    }
+    mean_of_ranks(comm->ranks, 0, count, dtype, buffer);
     meet();
-    memcpy(buffer, mean, (size_t)count * sizeof *mean);
-    free(mean);
+    return SG_OK;
+}
+
+static sg_code all_gather(sg_device *d, sg_comm *comm, const void *part, void *whole, int64_t part_count,
+                          sg_dtype dtype, sg_status *status) {
+    (void)d, (void)status;
+    size_t bytes = (size_t)part_count * sg_dtype_bytes(dtype);
+    world.buffer[this_rank] = part;
+    meet();
+    for (int r = 0; r < comm->ranks; r++) memcpy((char *)whole + (size_t)r * bytes, world.buffer[r], bytes);
+    meet();
+    return SG_OK;
+}
+
+static sg_code reduce_scatter_mean(sg_device *d, sg_comm *comm, const void *whole, void *part, int64_t part_count,
+                                   sg_dtype dtype, sg_status *status) {
+    (void)d, (void)status;
+    world.buffer[this_rank] = whole;
+    meet();
+    mean_of_ranks(comm->ranks, part_count * this_rank, part_count, dtype, part);
+    meet();
     return SG_OK;
 }
 
@@ -88,6 +116,8 @@ const sg_device_api *sg_thread_ranks_api(void) {
         api.comm_create = comm_create;
         api.comm_destroy = comm_destroy;
         api.all_reduce_mean = all_reduce_mean;
+        api.all_gather = all_gather;
+        api.reduce_scatter_mean = reduce_scatter_mean;
     }
     (void)pthread_mutex_unlock(&once);
     return &api;

@@ -1,4 +1,4 @@
-/* thread_ranks.h: ranks as threads of one process: a reference device with an all-reduce between them, and the transport's
+/* thread_ranks.h: ranks as threads of one process: a reference device with collectives between them, and the transport's
  * control calls. Every rank runs on a thread of its own. */
 #ifndef SG_TESTS_SUPPORT_THREAD_RANKS_H
 #define SG_TESTS_SUPPORT_THREAD_RANKS_H
