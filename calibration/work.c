@@ -70,6 +70,7 @@ void sg_work_request_of(const sg_point_config *c, sg_work_request *r) {
         .accumulation = c->accumulation,
         .ranks = c->ranks,
         .precision = r->precision[0] ? r->precision : NULL,
+        .sharding = strstr(c->execution, "sharding-full") ? "full" : NULL,
         .settings = r->settings,
         .n_settings = cut_settings(r->text, r->settings, 128),
     };

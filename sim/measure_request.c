@@ -79,8 +79,13 @@ sg_code sg_measure_config(const sg_policy_request *r, const sg_training *t, cons
     copy_text(c->device, sizeof c->device, o->device);
     copy_text(c->precision, sizeof c->precision, r->precision ? r->precision : family->default_precision);
     copy_text(c->host, sizeof c->host, o->host_s ? "emulated" : "native");
-    (void)snprintf(c->execution, sizeof c->execution, "%s%s%s", o->graph ? "cuda-graph" : "",
-                   o->graph && o->heuristic_conv ? ";" : "", o->heuristic_conv ? "heuristic-conv" : "");
+    const char *const how[] = {o->graph ? "cuda-graph" : NULL, o->heuristic_conv ? "heuristic-conv" : NULL,
+                               t->n_shards > 0 ? "sharding-full" : NULL};
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        size_t length = strlen(c->execution);
+        if (how[i])
+            (void)snprintf(c->execution + length, sizeof c->execution - length, "%s%s", length ? ";" : "", how[i]);
+    }
     c->batch = t->batch;
     c->ranks = o->ranks > 0 ? o->ranks : 1;
     c->accumulation = t->accumulation;

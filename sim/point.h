@@ -41,8 +41,9 @@ typedef struct sg_point_config {
     char framework[SG_NAME_BYTES]; /* "pytorch-eager" */
     char device[16];               /* "cpu" */
     char precision[16];
-    char host[16];       /* "native" or "emulated" */
-    char execution[64];  /* how it ran where it matters: "cuda-graph;heuristic-conv"; "" as the framework runs it */
+    char host[16]; /* "native" or "emulated" */
+    char execution
+        [64]; /* how it ran where it matters: "cuda-graph;heuristic-conv;sharding-full"; "" as the framework runs it */
     char settings[2048]; /* canonical "key=value;key=value" of everything that differs from the defaults */
     int64_t batch, ranks, accumulation, threads, workers;
     int64_t envs, steps_per_env;
