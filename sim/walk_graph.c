@@ -81,6 +81,45 @@ static sg_code survey(sg_walker *w, sg_recording *r, size_t program, sg_status *
     return SG_OK;
 }
 
+static sg_code rehearse(sg_walker *w, sg_recording *r, size_t program, sg_block **block, sg_status *status) {
+    const sg_compiled *c = &w->programs[program];
+    for (size_t i = 0; i < c->n; i++) {
+        int32_t s = c->code[i].index;
+        if (c->code[i].kind == SG_RUN_ALLOC && !block[s]) {
+            sg_code code = sg_allocator_take(r->pool, w->training->storages[s].bytes, &block[s], status);
+            if (code) return code;
+        } else if (c->code[i].kind == SG_RUN_FREE) {
+            sg_allocator_give(r->pool, block[s]);
+            block[s] = NULL;
+        }
+    }
+    return SG_OK;
+}
+
+/* A device may not allocate while it records, so the pool's segments are taken before: lifetimes are played through until a
+ * round needs no new one, which each round from the same state then repeats. */
+static sg_code reserve(sg_walker *w, sg_recording *r, size_t program, sg_status *status) {
+    enum { MOST_ROUNDS = 16 };
+    if (w->placed) return SG_OK; /* places of their own */
+    size_t n = w->training->n_storages;
+    sg_block **block = calloc(n + 1, sizeof(sg_block *));
+    if (!block) return sg_fail_memory(status, n * sizeof(sg_block *), "a recorded program");
+    sg_allocator_state before = {0}, after = {0};
+    sg_code code = SG_OK;
+    int round = 0;
+    do {
+        before = after;
+        code = rehearse(w, r, program, block, status);
+        for (size_t s = 0; s < n; s++) {
+            if (block[s]) sg_allocator_give(r->pool, block[s]);
+            block[s] = NULL;
+        }
+        sg_allocator_read(r->pool, &after);
+    } while (!code && after.segments != before.segments && ++round < MOST_ROUNDS);
+    free(block);
+    return code;
+}
+
 /* Work in flight may still use what is given back now, and a recording must begin on idle streams. */
 static sg_code settle(sg_walker *w, sg_status *status) {
     sg_code code = w->api->stream_wait(w->device, SG_STREAM_COPY, status);
@@ -128,6 +167,7 @@ static sg_code walk_apart(sg_walker *w, sg_recording *r, size_t program, sg_stat
 static sg_code record(sg_walker *w, sg_recording *r, size_t program, sg_status *status) {
     sg_code code = settle(w, status);
     if (!code) code = sg_allocator_open(w->api, w->device, SG_ALLOCATOR_PRIVATE, &r->pool, status);
+    if (!code) code = reserve(w, r, program, status);
     if (!code) code = survey(w, r, program, status);
     if (!code) code = walk_apart(w, r, program, status);
     for (size_t s = 0; s < w->training->n_storages; s++) {

@@ -291,6 +291,38 @@ static void test_units_and_entries(void **state) {
     sg_training_free(t);
 }
 
+/* Without any one of its collectives or joins, with another slot, or freed before it is joined, a program is unsound. */
+static void test_what_is_missing_is_noticed(void **state) {
+    (void)state;
+    sg_training *t = build(SG_SMALL_MLP, 0, 0, 2, true, "full");
+    const sg_program *p = &t->programs[sg_main_program(t)];
+    sg_status status = {0};
+    assert_int_equal(sg_training_verify(t, &status), SG_OK);
+    for (size_t i = 0; i < p->n_entries; i++) {
+        sg_entry *e = (sg_entry *)&p->entries[i]; /* the training is this test's own */
+        const sg_entry was = *e;
+        if (was.kind < SG_ENTRY_GATHER || was.kind > SG_ENTRY_JOIN) continue;
+        e->kind = SG_ENTRY_SYNC_GRADS; /* nothing happens here then */
+        assert_int_equal(sg_training_verify(t, &status), SG_BAD_INPUT);
+        *e = was;
+        e->index = t->n_collectives;
+        assert_int_equal(sg_training_verify(t, &status), SG_BAD_INPUT);
+        e->index = was.index;
+        e->args = (uint32_t)t->n_args - 1;
+        assert_int_equal(sg_training_verify(t, &status), SG_BAD_INPUT);
+        *e = was;
+        if (was.kind != SG_ENTRY_GATHER) continue;
+        e[1] = e[0]; /* the entry behind it is lost, the same slot begins twice */
+        assert_int_equal(sg_training_verify(t, &status), SG_BAD_INPUT);
+        sg_training_free(t);
+        t = build(SG_SMALL_MLP, 0, 0, 2, true, "full");
+        p = &t->programs[sg_main_program(t)];
+    }
+    t->shard_ranks = 3;
+    assert_int_equal(sg_training_verify(t, &status), SG_BAD_INPUT);
+    sg_training_free(t);
+}
+
 static void refuse(const sg_policy_request *asked, const char *part) {
     sg_training *t = NULL;
     sg_status status = {0};
@@ -358,9 +390,13 @@ static void test_exposed_exchange_is_measured(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_like_data_parallel), cmocka_unit_test(test_like_one_process),
-        cmocka_unit_test(test_memory_is_shared),   cmocka_unit_test(test_units_and_entries),
-        cmocka_unit_test(test_refusals),           cmocka_unit_test(test_exposed_exchange_is_measured),
+        cmocka_unit_test(test_like_data_parallel),
+        cmocka_unit_test(test_like_one_process),
+        cmocka_unit_test(test_memory_is_shared),
+        cmocka_unit_test(test_units_and_entries),
+        cmocka_unit_test(test_what_is_missing_is_noticed),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_exposed_exchange_is_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

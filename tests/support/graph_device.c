@@ -74,6 +74,11 @@ static sg_code copy(sg_device *d, void *to, const void *from, uint64_t bytes, sg
     return sg_thread_ranks_api()->copy(d, to, from, bytes, kind, stream, status);
 }
 
+static sg_code segment_alloc(sg_device *d, uint64_t bytes, void **segment, sg_status *status) {
+    if (recording) return sg_fail(status, SG_BAD_INPUT, "an allocation inside a recording");
+    return sg_thread_ranks_api()->segment_alloc(d, bytes, segment, status);
+}
+
 static sg_code stream_wait(sg_device *d, sg_stream stream, sg_status *status) {
     if (recording) return sg_fail(status, SG_BAD_INPUT, "a wait inside a recording");
     return sg_thread_ranks_api()->stream_wait(d, stream, status);
@@ -123,6 +128,7 @@ const sg_device_api *sg_graph_device_api(void) {
     if (!api.abi) {
         api = *sg_thread_ranks_api();
         api.launch = launch;
+        api.segment_alloc = segment_alloc;
         api.copy = copy;
         api.stream_wait = stream_wait;
         api.all_reduce_mean = all_reduce_mean;

@@ -1,5 +1,5 @@
 /* graph_device.h: the reference device with recorded graphs: launches and all-reduces between begin and end are kept and made
- * again by each replay, with its step. Between them nothing may wait or copy to or from the host. One recording at a time on
+ * again by each replay, with its step. Between them nothing may wait, allocate, or copy to or from the host. One recording at a time on
  * each thread. */
 #ifndef SG_TESTS_SUPPORT_GRAPH_DEVICE_H
 #define SG_TESTS_SUPPORT_GRAPH_DEVICE_H
