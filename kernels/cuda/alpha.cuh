@@ -3,8 +3,8 @@
 #ifndef SG_KERNELS_CUDA_ALPHA_CUH
 #define SG_KERNELS_CUDA_ALPHA_CUH
 
-#include "kernels/cuda/dtypes.cuh"
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/dtypes.cuh"
 
 struct sg_alpha {
     double value, lr, beta1, beta2;

@@ -89,9 +89,9 @@ static inline sg_code sg_cuda_run_part(const sg_call *call, const struct sg_plan
 
 /* Each kind's prepare sets run, state and workspace_bytes of a plan whose op is already there and sound. */
 typedef sg_code (*sg_prepare)(sg_device *device, struct sg_plan *plan, sg_status *status);
-sg_code sg_cuda_matmul(sg_device *device, struct sg_plan *plan, sg_status *status);      /* matmul.c */
-sg_code sg_cuda_conv(sg_device *device, struct sg_plan *plan, sg_status *status);        /* conv.c: CONV and backward */
-sg_code sg_cuda_attention(sg_device *device, struct sg_plan *plan, sg_status *status);   /* attention.c: both */
+sg_code sg_cuda_matmul(sg_device *device, struct sg_plan *plan, sg_status *status);    /* matmul.c */
+sg_code sg_cuda_conv(sg_device *device, struct sg_plan *plan, sg_status *status);      /* conv.c: CONV and backward */
+sg_code sg_cuda_attention(sg_device *device, struct sg_plan *plan, sg_status *status); /* attention.c: both */
 sg_code sg_cuda_unary(sg_device *device, struct sg_plan *plan, sg_status *status);
 sg_code sg_cuda_binary(sg_device *device, struct sg_plan *plan, sg_status *status);
 sg_code sg_cuda_ternary(sg_device *device, struct sg_plan *plan, sg_status *status);
@@ -115,6 +115,8 @@ sg_code sg_cuda_embedding_bwd(sg_device *device, struct sg_plan *plan, sg_status
 sg_code sg_cuda_dropout(sg_device *device, struct sg_plan *plan, sg_status *status); /* both directions */
 sg_code sg_cuda_random(sg_device *device, struct sg_plan *plan, sg_status *status);
 sg_code sg_cuda_adamw(sg_device *device, struct sg_plan *plan, sg_status *status);
+sg_code sg_cuda_amp_unscale(sg_device *device, struct sg_plan *plan, sg_status *status);
+sg_code sg_cuda_amp_update(sg_device *device, struct sg_plan *plan, sg_status *status);
 
 /* The plan of an op by its kind; used by the device and by kinds that are made of others (a convolution's bias, an
  * attention's products). */
@@ -129,6 +131,9 @@ sg_code sg_cuda_refuse(const sg_op *op, const char *reason, sg_status *status);
 sg_code sg_cuda_check(cudaError_t error, const char *what, sg_status *status);
 /* The same for a kernel that was just queued for this call. */
 sg_code sg_cuda_launched(const sg_call *call, cudaError_t error);
+
+/* copy.cu: queues a copy of x's elements to y, of the same shape and dtype, whatever their layouts. */
+cudaError_t sg_cuda_move(const sg_desc *y, const sg_desc *x, void *to, const void *from, cudaStream_t stream);
 
 /* What random kernels and Adam's corrections need of the launch. */
 sg_cuda_draw sg_cuda_draw_of(const sg_call *call);

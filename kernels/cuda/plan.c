@@ -37,6 +37,19 @@ static sg_prepare prepare_of(sg_op_kind kind) {
     case SG_OP_CONV_BWD_WEIGHTS: return sg_cuda_conv;
     case SG_OP_ATTENTION:
     case SG_OP_ATTENTION_BWD: return sg_cuda_attention;
+    case SG_OP_COPY: return sg_cuda_copy;
+    case SG_OP_CAT: return sg_cuda_cat;
+    case SG_OP_PAD: return sg_cuda_pad;
+    case SG_OP_IOTA: return sg_cuda_iota;
+    case SG_OP_FOREACH: return sg_cuda_foreach;
+    case SG_OP_ADAMW: return sg_cuda_adamw;
+    case SG_OP_NORM_ALL: return sg_cuda_norm_all;
+    case SG_OP_AMP_UNSCALE: return sg_cuda_amp_unscale;
+    case SG_OP_AMP_UPDATE: return sg_cuda_amp_update;
+    case SG_OP_DROPOUT:
+    case SG_OP_DROPOUT_BWD: return sg_cuda_dropout;
+    case SG_OP_RANDOM: return sg_cuda_random;
+    case SG_OP_CUMSUM: return sg_cuda_cumsum;
     default: return NULL;
     }
 }

@@ -3,6 +3,7 @@
 #define SG_KERNELS_CUDA_POINTWISE_PLAN_CUH
 
 #include "kernels/cuda/pointwise.cuh"
+#include "kernels/cuda/tuples.cuh"
 
 /* One launch of sg_function<Kind, FN, T> where dtypes and layout allow it. */
 template <typename Kind, int FN, typename T>
@@ -16,25 +17,28 @@ static bool sg_try_function(const sg_attrs &attrs, const sg_pointwise<Kind::N> &
     return sg_dtypes_fit<F>(p, number) && sg_launch_if_vectors(f, p, space, at, stream, error);
 }
 
-/* Try: bool try_fn<T>(attrs, pointwise, number, space, at, stream, error), which goes through the kind's functions. */
-template <typename Kind, typename Try> static sg_code sg_pointwise_run(const sg_call *call, const Try &attempt) {
+/* One output from N inputs. attempt(attrs, pointwise, space, at, stream, error): goes through the kind's functions. */
+template <typename Kind, typename Try>
+static cudaError_t sg_pointwise_launch(const sg_attrs &attrs, const sg_alpha &alpha, const sg_pointwise<Kind::N> &p,
+                                       char *const *at, cudaStream_t stream, const Try &attempt) {
     enum { N = Kind::N };
-    const sg_pointwise<N> &p = *static_cast<const sg_pointwise<N> *>(call->plan->state);
-    const sg_attrs &attrs = call->plan->op.attrs;
-    const sg_alpha alpha = sg_alpha_for(call);
-    bool constant = !(attrs.flags & (SG_STEP_SIZE | SG_STEP_SQRT));
-    char *at[N + 1];
+    bool constant = !alpha.scalar && !(attrs.flags & (SG_STEP_SIZE | SG_STEP_SQRT));
+    return sg_in_parts<N + 1>(p.space, at, p.bytes, [&](const sg_space<N + 1> &space, char *const *part) {
+        cudaError_t error = cudaSuccess;
+        if (constant && attempt(attrs, p, space, part, stream, &error)) return error;
+        if (p.in_double) return sg_launch_elements<Kind, double>(attrs.fn, alpha, attrs.beta, p, space, part, stream);
+        return sg_launch_elements<Kind, float>(attrs.fn, alpha, attrs.beta, p, space, part, stream);
+    });
+}
+
+template <typename Kind, typename Try> static sg_code sg_pointwise_run(const sg_call *call, const Try &attempt) {
+    const sg_pointwise<Kind::N> &p = *static_cast<const sg_pointwise<Kind::N> *>(call->plan->state);
+    char *at[Kind::N + 1];
     at[0] = static_cast<char *>(sg_out_at(call, 0));
-    for (int k = 0; k < N; k++) at[k + 1] = static_cast<char *>(sg_in_at(call, k));
-    cudaError_t launched =
-        sg_in_parts<N + 1>(p.space, at, p.bytes, [&](const sg_space<N + 1> &space, char *const *part) {
-            cudaError_t error = cudaSuccess;
-            if (constant && attempt(attrs, p, space, part, call->stream, &error)) return error;
-            if (p.in_double)
-                return sg_launch_elements<Kind, double>(attrs.fn, alpha, attrs.beta, p, space, part, call->stream);
-            return sg_launch_elements<Kind, float>(attrs.fn, alpha, attrs.beta, p, space, part, call->stream);
-        });
-    return sg_cuda_launched(call, launched);
+    for (int k = 0; k < Kind::N; k++) at[k + 1] = static_cast<char *>(sg_in_at(call, k));
+    cudaError_t error =
+        sg_pointwise_launch<Kind>(call->plan->op.attrs, sg_alpha_for(call), p, at, call->stream, attempt);
+    return sg_cuda_launched(call, error);
 }
 
 /* Sets state and run of a plan of this kind. */
@@ -77,6 +81,13 @@ static sg_code sg_pointwise_prepare(sg_plan *plan, sg_code (*run)(const sg_call 
     }                                                                                                                  \
     static sg_code run(const sg_call *call) {                                                                          \
         return sg_pointwise_run<KIND>(call, attempt);                                                                  \
+    }
+
+/* Defines one of tuples.h's functions. */
+#define SG_POINTWISE_TUPLE(name, KIND)                                                                                 \
+    cudaError_t name(const sg_attrs &attrs, const sg_alpha &alpha, const sg_desc *const *desc, char *const *at,        \
+                     cudaStream_t stream) {                                                                            \
+        return sg_pointwise_launch<KIND>(attrs, alpha, sg_pointwise_of<KIND::N>(desc), at, stream, attempt);           \
     }
 
 #endif

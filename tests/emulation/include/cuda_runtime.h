@@ -99,6 +99,11 @@ template <typename T> static inline T __shfl_down_sync(unsigned, T value, unsign
     sg_emu_shuffle(&value, sizeof value, to / (unsigned)width == me / (unsigned)width ? to : me);
     return value;
 }
+template <typename T> static inline T __shfl_up_sync(unsigned, T value, unsigned delta, int width = 32) {
+    unsigned me = sg_emu_thread_number() % 32, place = me % (unsigned)width;
+    sg_emu_shuffle(&value, sizeof value, place >= delta ? me - delta : me);
+    return value;
+}
 static inline unsigned __ballot_sync(unsigned, int predicate) {
     return sg_emu_ballot(predicate);
 }
@@ -112,6 +117,11 @@ template <typename T> static inline T __ldg(const T *p) {
 template <typename T> static inline T atomicAdd(T *p, T v) {
     T old = *p; /* one thread at a time */
     *p = (T)(old + v);
+    return old;
+}
+template <typename T> static inline T atomicMax(T *p, T v) {
+    T old = *p;
+    if (v > old) *p = v;
     return old;
 }
 static inline float __int_as_float(int v) {
