@@ -131,6 +131,12 @@ static void test_loss_scaler(void **state) {
     op_bench_expect_all(&bench);
 }
 
+static void copy_now(void *to, const void *from, uint64_t bytes, sg_copy_kind kind) {
+    sg_status status = {0};
+    assert_int_equal(bench.api->copy(bench.device, to, from, bytes, kind, SG_STREAM_COMPUTE, &status), SG_OK);
+    assert_int_equal(bench.api->stream_wait(bench.device, SG_STREAM_COMPUTE, &status), SG_OK);
+}
+
 /* The same plan and pointers after the weights were written: the device must not use what it packed before. */
 static void test_packed_weights_follow(void **state) {
     (void)state;
@@ -142,22 +148,24 @@ static void test_packed_weights_follow(void **state) {
                        op_desc(SG_F32, OP_TRANSPOSED, 2, (int64_t[]){K, N}),
                        op_desc(SG_F32, OP_PLAIN, 2, (int64_t[]){M, N})};
     sg_op op = {SG_OP_MATMUL, 2, 1, {.alpha = 1, .flags = SG_WEIGHT_B}, desc};
-    static float memory[3][K * N];
-    float *const tensors[3] = {memory[0], memory[1], memory[2]};
-    void *pointers[3] = {memory[0], memory[1], memory[2]}, *workspace = NULL;
+    static float tensors[3][K * N];
+    void *pointers[3], *workspace = NULL;
     assert_int_equal(api->prepare(bench.device, &op, 1, &plan, &status), SG_OK);
     uint64_t bytes = api->plan_workspace_bytes(plan);
     if (bytes) assert_int_equal(api->segment_alloc(bench.device, bytes, &workspace, &status), SG_OK);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(api->segment_alloc(bench.device, sizeof tensors[i], &pointers[i], &status), SG_OK);
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 2; i++) {
             double *values = op_values(&desc[i], -1, 1, (uint64_t)(10 * round + i));
             sg_reference_write(&desc[i], tensors[i], values);
+            copy_now(pointers[i], tensors[i], sg_desc_span_bytes(&desc[i]), SG_COPY_TO_DEVICE);
             free(values);
         }
         if (api->weights_changed) api->weights_changed(bench.device);
         assert_int_equal(
             api->launch(bench.device, plan, SG_STREAM_COMPUTE, pointers, workspace, &(sg_launch){0}, &status), SG_OK);
-        assert_int_equal(api->stream_wait(bench.device, SG_STREAM_COMPUTE, &status), SG_OK);
+        copy_now(tensors[2], pointers[2], sg_desc_span_bytes(&desc[2]), SG_COPY_TO_HOST);
         for (int i = 0; i < M; i++)
             for (int j = 0; j < N; j++) {
                 double sum = 0;
@@ -165,6 +173,7 @@ static void test_packed_weights_follow(void **state) {
                 assert_true(fabs(sum - (double)tensors[2][i * N + j]) < 4 * K * 0x1p-24);
             }
     }
+    for (int i = 0; i < 3; i++) api->segment_free(bench.device, pointers[i], sizeof tensors[i]);
     if (workspace) api->segment_free(bench.device, workspace, bytes);
     api->plans_free(bench.device, &plan, 1);
 }
