@@ -6,9 +6,6 @@
 
 #include <stdlib.h>
 
-/* Of scores and what is made of them; one head may need more. */
-static const uint64_t SCORES_BYTES = (uint64_t)256 << 20;
-
 enum { FORWARD_PRODUCTS = 2, BACKWARD_PRODUCTS = 5 };
 
 /* Places of the operands among the call's pointers; -1: absent. */
@@ -229,9 +226,10 @@ static uint64_t bytes_per_score(const attention *a) {
     return (a->backward ? 2 : 1) * (wide + narrow);
 }
 
-static void choose_parts(attention *a) {
+/* One head may need more than the device's part. */
+static void choose_parts(const sg_device *device, attention *a) {
     const sg_attention_rows *r = &a->rows;
-    double fit = (double)SCORES_BYTES / ((double)r->t * (double)r->s * (double)bytes_per_score(a));
+    double fit = (double)device->part_bytes / ((double)r->t * (double)r->s * (double)bytes_per_score(a));
     int64_t heads = fit < 1 ? 1 : fit > 0x1p62 ? INT64_MAX / 2 : (int64_t)fit;
     if (heads >= r->heads) {
         int64_t batches = heads / r->heads < r->batches ? heads / r->heads : r->batches;
@@ -283,7 +281,7 @@ sg_code sg_cuda_attention(sg_device *device, sg_plan *plan, sg_status *status) {
     if ((double)a->rows.t * (double)a->rows.s > 0x1p40)
         return sg_cuda_refuse(op, "the scores of one head take more than a TiB", status);
     code = prepare_do(device, plan, a, status);
-    choose_parts(a);
+    choose_parts(device, a);
     if (code == SG_OK) code = prepare_part(device, plan, a, &a->whole, status);
     if (code == SG_OK) code = prepare_part(device, plan, a, &a->rest, status);
     if (code == SG_OK) place(plan);

@@ -5,9 +5,6 @@
 
 #include <stdlib.h>
 
-/* Of written-out windows; one image may need more. */
-static const uint64_t COLUMNS_BYTES = (uint64_t)256 << 20;
-
 /* What one group of images needs; the last group may be smaller. */
 typedef struct group {
     int64_t images;
@@ -198,7 +195,7 @@ sg_code sg_cuda_unfold_new(sg_device *device, const sg_cuda_window *window, sg_c
     u->positions = window->y.size[2] * window->y.size[3];
     int64_t images = window->x.size[0];
     double one = (double)u->taps * (double)u->positions * (double)sg_dtype_bytes((sg_dtype)window->x.dtype);
-    double fit = (double)COLUMNS_BYTES / one;
+    double fit = (double)device->part_bytes / one; /* one image may need more */
     int64_t per_group = fit < 1 ? 1 : fit > (double)images ? images : (int64_t)fit;
     u->groups = (images + per_group - 1) / per_group;
     sg_code code = one * (double)per_group > 0x1p62

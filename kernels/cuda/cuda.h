@@ -20,6 +20,7 @@ struct sg_device {
     int capability; /* 10 x major + minor */
     int units;      /* SMs */
     bool bf16, benchmark;
+    uint64_t part_bytes; /* ops that can go through in parts take no more workspace than about this */
     char library_dir[512]; /* "" : none */
     cudaStream_t stream[SG_STREAM_COUNT];
     double host_s[SG_HOST_CLASS_COUNT + 1];

@@ -87,6 +87,12 @@ static sg_code check_index(int index, sg_status *status) {
     return code;
 }
 
+/* 256 MiB, on small GPUs a 64th of the memory. */
+static uint64_t part_bytes_of(uint64_t memory_bytes) {
+    const uint64_t most = (uint64_t)256 << 20;
+    return memory_bytes / 64 < most ? memory_bytes / 64 : most;
+}
+
 static sg_code cuda_open(const sg_device_options *options, sg_device **out, sg_status *status) {
     *out = NULL;
     struct cudaDeviceProp properties;
@@ -103,6 +109,7 @@ static sg_code cuda_open(const sg_device_options *options, sg_device **out, sg_s
     device->units = properties.multiProcessorCount;
     device->bf16 = device->capability >= 80;
     device->benchmark = options->benchmark;
+    device->part_bytes = part_bytes_of(properties.totalGlobalMem);
     if (options->library_dir)
         (void)snprintf(device->library_dir, sizeof device->library_dir, "%s", options->library_dir);
     if (options->host_s) {
