@@ -52,13 +52,20 @@ static sg_device *open_device(const sg_device_options *options) {
 /* ---- ops --------------------------------------------------------------------------------------------------------------------- */
 
 typedef struct op_set {
-    sg_op op;
+    sg_op op; /* without descriptors: see whole */
     sg_desc desc[8];
 } op_set;
 
+static sg_op whole(const op_set *set) {
+    sg_op op = set->op;
+    op.desc = set->desc;
+    return op;
+}
+
 static op_set *op_of(op_set *set, sg_op_kind kind, sg_attrs attrs, int n_in, int n_out) {
-    set->op = (sg_op){.kind = kind, .n_in = n_in, .n_out = n_out, .attrs = attrs, .desc = set->desc};
-    const char *wrong = sg_op_check(&set->op);
+    set->op = (sg_op){.kind = kind, .n_in = n_in, .n_out = n_out, .attrs = attrs};
+    sg_op op = whole(set);
+    const char *wrong = sg_op_check(&op);
     if (wrong) fail_msg("%s", wrong);
     return set;
 }
@@ -101,6 +108,11 @@ static op_set attention_op(int64_t b, int64_t h, int64_t t, int64_t s, int64_t d
     return *op_of(&set, SG_OP_ATTENTION, (sg_attrs){.alpha = 0.125}, 3, 2);
 }
 
+static sg_code prepare(sg_device *device, const op_set *set, sg_plan **plan, sg_status *status) {
+    sg_op op = whole(set);
+    return api->prepare(device, &op, 1, plan, status);
+}
+
 /* Compares an op with the reference. */
 static void check(sg_device *device, const op_set *set, const char *what) {
     op_bench bench = {.api = api, .device = device};
@@ -122,7 +134,7 @@ static sg_code run_op(sg_device *device, const op_set *set, int odd, float **out
     char *segment[8] = {0};
     void *pointers[8], *workspace = NULL;
     sg_plan *plan = NULL;
-    sg_code code = api->prepare(device, &set->op, 1, &plan, status);
+    sg_code code = prepare(device, set, &plan, status);
     uint64_t workspace_bytes = code == SG_OK ? api->plan_workspace_bytes(plan) : 0;
     if (workspace_bytes) code = api->segment_alloc(device, workspace_bytes, &workspace, status);
     for (int i = 0; i < tensors && code == SG_OK; i++) {
@@ -223,7 +235,7 @@ static void test_without_cublas(void **state) {
     sg_plan *plan = NULL;
     broken_library(folder, "libcublas.so.13");
     sg_device *device = open_device(&(sg_device_options){.library_dir = folder});
-    assert_int_equal(api->prepare(device, &linear.op, 1, &plan, &status), SG_MACHINE);
+    assert_int_equal(prepare(device, &linear, &plan, &status), SG_MACHINE);
     assert_null(plan);
     expect_words(status.text, "cannot load cuBLAS");
     expect_words(status.text, folder);
@@ -248,7 +260,7 @@ static void test_library_without_functions(void **state) {
     assert_int_equal(unlink(path), 0);
     assert_int_equal(symlink(map->l_name, path), 0);
     sg_device *device = open_device(&(sg_device_options){.library_dir = folder});
-    assert_int_equal(api->prepare(device, &linear.op, 1, &plan, &status), SG_MACHINE);
+    assert_int_equal(prepare(device, &linear, &plan, &status), SG_MACHINE);
     expect_words(status.text, "cuBLAS (libcublas.so.13) lacks the function cublasCreate_v2");
     api->close(device);
     remove_library(folder, "libcublas.so.13");
@@ -369,7 +381,7 @@ static void test_parts(void **state) {
 static uint64_t workspace_of(sg_device *device, const op_set *set) {
     sg_plan *plan = NULL;
     sg_status status = {0};
-    if (api->prepare(device, &set->op, 1, &plan, &status) != SG_OK) fail_msg("%s", status.text);
+    if (prepare(device, set, &plan, &status) != SG_OK) fail_msg("%s", status.text);
     uint64_t bytes = api->plan_workspace_bytes(plan);
     api->plans_free(device, &plan, 1);
     return bytes;
@@ -399,7 +411,7 @@ static void test_one_call(void **state) {
     sg_status status = {0};
     sg_plan *plan = NULL;
     void *memory = NULL;
-    assert_int_equal(api->prepare(device, &set.op, 1, &plan, &status), SG_OK);
+    assert_int_equal(prepare(device, &set, &plan, &status), SG_OK);
     assert_int_equal(api->segment_alloc(device, 4096, &memory, &status), SG_OK);
     assert_int_equal(api->copy(device, memory, (char[4096]){0}, 4096, SG_COPY_TO_DEVICE, SG_STREAM_COMPUTE, &status),
                      SG_OK);
