@@ -166,6 +166,9 @@ sg_code sg_cuda_graph_end(sg_device *device, sg_graph_exec **graph, sg_status *s
 sg_code sg_cuda_graph_launch(sg_device *device, sg_graph_exec *graph, const sg_launch *launch, sg_status *status);
 void sg_cuda_graph_destroy(sg_device *device, sg_graph_exec *graph);
 
+/* step.cu: queues the writing of device->step_at. */
+sg_code sg_cuda_write_step(sg_device *device, cudaStream_t stream, uint64_t step, sg_status *status);
+
 /* timed.cu: an op's device seconds without the host's part. */
 sg_code sg_cuda_launch_timed(sg_device *device, struct sg_plan *plan, sg_stream stream, void *const *pointers,
                              void *workspace, const sg_launch *launch, double *seconds, sg_status *status);

@@ -8,6 +8,7 @@ struct sg_graph_exec {
     cudaGraphExec_t exec;
 };
 
+/* Relaxed: a library that allocates or loads a kernel when it is first needed spoils a recording of any other mode. */
 sg_code sg_cuda_graph_begin(sg_device *device, sg_status *status) {
     sg_code code = sg_cuda_use(device, status);
     if (code == SG_OK && device->recording)
@@ -16,9 +17,8 @@ sg_code sg_cuda_graph_begin(sg_device *device, sg_status *status) {
         code = sg_cuda_check(cudaMalloc((void **)&device->step_at, sizeof *device->step_at),
                              "allocating the step of a recording", status);
     if (code == SG_OK)
-        code =
-            sg_cuda_check(cudaStreamBeginCapture(device->stream[SG_STREAM_COMPUTE], cudaStreamCaptureModeThreadLocal),
-                          "beginning to record", status);
+        code = sg_cuda_check(cudaStreamBeginCapture(device->stream[SG_STREAM_COMPUTE], cudaStreamCaptureModeRelaxed),
+                             "beginning to record", status);
     if (code == SG_OK) device->recording = true;
     return code;
 }
@@ -42,14 +42,11 @@ sg_code sg_cuda_graph_end(sg_device *device, sg_graph_exec **out, sg_status *sta
     return code;
 }
 
-/* The step comes from pageable memory: CUDA has taken it when the call returns. */
 sg_code sg_cuda_graph_launch(sg_device *device, sg_graph_exec *graph, const sg_launch *launch, sg_status *status) {
     cudaStream_t stream = device->stream[SG_STREAM_COMPUTE];
     uint64_t step = launch ? launch->step : 1;
     sg_code code = sg_cuda_use(device, status);
-    if (code == SG_OK)
-        code = sg_cuda_check(cudaMemcpyAsync(device->step_at, &step, sizeof step, cudaMemcpyHostToDevice, stream),
-                             "copying the step", status);
+    if (code == SG_OK) code = sg_cuda_write_step(device, stream, step, status);
     return code == SG_OK ? sg_cuda_check(cudaGraphLaunch(graph->exec, stream), "replaying a graph", status) : code;
 }
 

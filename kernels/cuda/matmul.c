@@ -60,27 +60,55 @@ static sg_code multiply_pointers(const sg_call *call, const matmul *m, cublasHan
     return sg_cuda_blas_check(blas, done, "multiplying a batch of matrices", call->status);
 }
 
-static sg_code multiply(const sg_call *call, const matmul *m, void *const at[]) {
+static sg_code multiply_strided(const sg_call *call, const matmul *m, cublasHandle_t handle, void *const at[]) {
     const sg_cuda_product *p = &m->product;
     const sg_cuda_matrix *x = p->matrix;
     const sg_cuda_blas *blas = call->device->blas;
-    const sg_cuda_blas_lane *lane;
     cublasStatus_t done;
-    sg_code code = sg_cuda_blas_lane_of(call->device, call->stream, &lane, call->status);
-    if (code != SG_OK) return code;
-    if (p->batches[0] > 1) return multiply_pointers(call, m, lane->handle, at);
     if (p->batches[1] > 1)
         done = blas->cublasGemmStridedBatchedEx(
-            lane->handle, x[SG_LEFT].op, x[SG_RIGHT].op, p->m, p->n, p->k, &m->alpha, at[SG_LEFT], x[SG_LEFT].type,
+            handle, x[SG_LEFT].op, x[SG_RIGHT].op, p->m, p->n, p->k, &m->alpha, at[SG_LEFT], x[SG_LEFT].type,
             x[SG_LEFT].ld, p->stride[1][SG_LEFT], at[SG_RIGHT], x[SG_RIGHT].type, x[SG_RIGHT].ld,
             p->stride[1][SG_RIGHT], &m->beta, at[SG_RESULT], x[SG_RESULT].type, x[SG_RESULT].ld,
             p->stride[1][SG_RESULT], p->batches[1], p->compute, CUBLAS_GEMM_DEFAULT);
     else
         done =
-            blas->cublasGemmEx(lane->handle, x[SG_LEFT].op, x[SG_RIGHT].op, p->m, p->n, p->k, &m->alpha, at[SG_LEFT],
+            blas->cublasGemmEx(handle, x[SG_LEFT].op, x[SG_RIGHT].op, p->m, p->n, p->k, &m->alpha, at[SG_LEFT],
                                x[SG_LEFT].type, x[SG_LEFT].ld, at[SG_RIGHT], x[SG_RIGHT].type, x[SG_RIGHT].ld, &m->beta,
                                at[SG_RESULT], x[SG_RESULT].type, x[SG_RESULT].ld, p->compute, CUBLAS_GEMM_DEFAULT);
     return sg_cuda_blas_check(blas, done, "multiplying matrices", call->status);
+}
+
+/* The outer batch dim one by one: cuBLAS looks at these addresses and takes kernels that can read them. */
+static sg_code multiply_one_by_one(const sg_call *call, const matmul *m, cublasHandle_t handle, void *const at[]) {
+    sg_code code = SG_OK;
+    for (int i = 0; i < m->product.batches[0] && code == SG_OK; i++) {
+        void *moved[SG_FACTORS];
+        for (int k = 0; k < SG_FACTORS; k++) moved[k] = (char *)at[k] + i * m->pointers.outer_bytes[k];
+        code = multiply_strided(call, m, handle, moved);
+    }
+    return code;
+}
+
+/* cublasGemmBatchedEx reads its addresses on the GPU, too late to choose a kernel by them: where tensor cores are used they
+ * must be multiples of 16. */
+static bool pointers_fit(const matmul *m, void *const at[]) {
+    const sg_cuda_product *p = &m->product;
+    if (p->compute == CUBLAS_COMPUTE_64F || (p->compute == CUBLAS_COMPUTE_32F && p->matrix[SG_LEFT].type == CUDA_R_32F))
+        return true;
+    uint64_t low = 0;
+    for (int k = 0; k < SG_FACTORS; k++)
+        low |= (uint64_t)(uintptr_t)at[k] | (uint64_t)m->pointers.outer_bytes[k] | (uint64_t)m->pointers.inner_bytes[k];
+    return low % 16 == 0;
+}
+
+static sg_code multiply(const sg_call *call, const matmul *m, void *const at[]) {
+    const sg_cuda_blas_lane *lane;
+    sg_code code = sg_cuda_blas_lane_of(call->device, call->stream, &lane, call->status);
+    if (code != SG_OK) return code;
+    if (m->product.batches[0] == 1) return multiply_strided(call, m, lane->handle, at);
+    return pointers_fit(m, at) ? multiply_pointers(call, m, lane->handle, at)
+                               : multiply_one_by_one(call, m, lane->handle, at);
 }
 
 static sg_code run_matmul(const sg_call *call) {

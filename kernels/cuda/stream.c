@@ -25,6 +25,7 @@ static sg_code wait_watching_peers(sg_device *device, sg_stream stream, sg_statu
     for (;;) {
         cudaError_t error = cudaStreamQuery(device->stream[stream]);
         if (error != cudaErrorNotReady) return sg_cuda_check(error, "waiting for the GPU", status);
+        (void)cudaGetLastError(); /* CUDA keeps that answer as an error, which the next launch would be blamed for */
         double now = sg_cuda_now(device);
         if (now - start > EAGER_S) {
             const struct timespec nap = {.tv_nsec = 20000};

@@ -31,6 +31,19 @@ static __global__ void diverge(int *to) {
     if (threadIdx.x > 0) __syncthreads();
     *to = 1;
 }
+/* Without a barrier each thread passes on whatever its neighbour has written by then. */
+static __global__ void pass_on(int *to, bool with_barrier) {
+    SG_SHARED(int, here, THREADS);
+    here[threadIdx.x] = (int)threadIdx.x;
+    if (with_barrier) __syncthreads();
+    to[blockIdx.x * THREADS + threadIdx.x] = here[(threadIdx.x + 1) % THREADS];
+    __syncthreads();
+}
+/* In place, each element from its neighbour's: which must have been read before it is written. */
+static __global__ void shift(int *at, int n) {
+    int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i + 1 < n) at[i] = at[i + 1];
+}
 static __global__ void barriers(int *to, int times) {
     SG_SHARED(int, here, MANY);
     here[threadIdx.x] = 0;
@@ -66,6 +79,12 @@ cudaError_t emu_leftover(int *to, int blocks, cudaStream_t stream) {
 }
 cudaError_t emu_diverge(int *to, cudaStream_t stream) {
     return SG_LAUNCH_TOGETHER(diverge, dim3(1), dim3(THREADS), stream, to);
+}
+cudaError_t emu_pass_on(int *to, int blocks, bool with_barrier, cudaStream_t stream) {
+    return SG_LAUNCH_TOGETHER(pass_on, dim3((unsigned)blocks), dim3(THREADS), stream, to, with_barrier);
+}
+cudaError_t emu_shift(int *at, int n, cudaStream_t stream) {
+    return SG_LAUNCH(shift, blocks_for(n), dim3(THREADS), stream, at, n);
 }
 cudaError_t emu_barriers(int *to, int blocks, int threads, int times, cudaStream_t stream) {
     return SG_LAUNCH_TOGETHER(barriers, dim3((unsigned)blocks), dim3((unsigned)threads), stream, to, times);

@@ -4,6 +4,8 @@
 
 #include "tests/emulation/include/cuda_runtime_api.h"
 
+#include <stdbool.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -20,6 +22,10 @@ cudaError_t emu_sum(int *to, int blocks, cudaStream_t stream);
 cudaError_t emu_leftover(int *to, int blocks, cudaStream_t stream);
 /* Thread 0 does not come to the barrier. */
 cudaError_t emu_diverge(int *to, cudaStream_t stream);
+/* to[i] = the place in its block of the next of 64 threads, through shared memory; right without the barrier by luck alone. */
+cudaError_t emu_pass_on(int *to, int blocks, bool with_barrier, cudaStream_t stream);
+/* at[i] = at[i + 1], in place: right by luck alone. */
+cudaError_t emu_shift(int *at, int n, cudaStream_t stream);
 /* blocks x threads, `barriers` barriers; to[block] = threads x barriers. */
 cudaError_t emu_barriers(int *to, int blocks, int threads, int barriers, cudaStream_t stream);
 

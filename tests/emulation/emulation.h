@@ -17,12 +17,15 @@ extern "C" {
 #endif
 
 /* ---- settings -----------------------------------------------------------------------------------------------------
- * From $STEPGAUGE_EMULATION when the library is loaded: "gpus=2,memory_mib=4096,capability=90,driver=13000,fail=17". */
+ * From $STEPGAUGE_EMULATION when the library is loaded: "gpus=2,memory_mib=4096,capability=90,driver=13000,order=3,fail=17". */
 enum { SG_EMU_DEVICES_MOST = 16 };
 SG_EMU_API void sg_emu_set_devices(int count);              /* visible devices; before a device is used */
 SG_EMU_API void sg_emu_set_capability(int ten_major_minor); /* 75 .. 120 */
 SG_EMU_API void sg_emu_set_memory(size_t bytes);            /* of each device, from now on */
 SG_EMU_API void sg_emu_set_driver(int version);             /* 13000 */
+/* In which order blocks, and threads between two barriers, run: 0 in their own, 1 backwards, else at random from this seed,
+ * with some warps running ahead of others; not 0: copies read pageable memory late. No result may depend on it. */
+SG_EMU_API void sg_emu_set_order(unsigned order);
 /* The device answers cudaErrorLaunchFailure to everything from now on, as a lost GPU does; false: it works again,
  * also after a kernel that failed. */
 SG_EMU_API void sg_emu_lose_device(int device, bool lost);
@@ -50,7 +53,7 @@ typedef struct sg_emu_alive {
 } sg_emu_alive;
 SG_EMU_API sg_emu_alive sg_emu_count_alive(void);
 /* Words for what went wrong without a caller to tell (red zones overwritten, barriers that not all threads reach); NULL:
- * nothing. Cleared by reading. */
+ * nothing. Cleared by reading; what is left at the end of the process makes it fail. */
 SG_EMU_API const char *sg_emu_fault(void);
 
 /* ---- for the emulated libraries ----------------------------------------------------------------------------------------- */

@@ -89,6 +89,13 @@ static void multiply(const sg_emu_gemm *g, const double *a, const double *b, voi
         }
 }
 
+/* cuBLAS sees such addresses only on the GPU, so that it cannot choose a kernel by them: those of tensor cores read 16 bytes
+ * (cublasGemmBatchedEx: "pointers ... must be properly aligned to avoid misaligned memory access errors"). */
+static bool is_aligned(const sg_emu_gemm *g, const sg_emu_matrix *x, const void *at) {
+    bool tensor_cores = g->rounding != SG_EMU_AS_IS || x->type == CUDA_R_16F || x->type == CUDA_R_16BF;
+    return !x->pointers || !tensor_cores || (uintptr_t)at % 16 == 0;
+}
+
 static bool run(void *work) {
     const sg_emu_gemm *g = work;
     double *a = calloc((size_t)(g->m * g->k), sizeof *a), *b = calloc((size_t)(g->n * g->k), sizeof *b);
@@ -100,6 +107,11 @@ static bool run(void *work) {
                lies_right(&g->d, d, g->m, g->n, 1);
         if (!fine) {
             sg_emu_report_fault("a batched product's addresses lead out of device memory");
+            break;
+        }
+        fine = is_aligned(g, &g->a, x) && is_aligned(g, &g->b, y) && is_aligned(g, &g->d, d);
+        if (!fine) {
+            sg_emu_report_fault("a batched product's addresses are not multiples of 16");
             break;
         }
         if (i == 0 || x != matrix_at(&g->a, i - 1)) take(g, &g->a, x, true, a);

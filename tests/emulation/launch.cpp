@@ -1,5 +1,6 @@
 /* launch.cpp: runs the blocks of a kernel one after another. Threads that never meet run to their end in turn; threads that
- * work together are fibers (fiber.h) that give way at every barrier and shuffle. */
+ * work together are fibers (fiber.h) that give way at every barrier and shuffle. In which order is a setting: a barrier
+ * that is missing shows when the order changes. */
 #include "tests/emulation/fiber.h"
 #include "tests/emulation/include/cuda_runtime.h"
 
@@ -7,6 +8,7 @@ extern "C" {
 #include "tests/emulation/state.h"
 }
 
+#include <atomic>
 #include <stdlib.h>
 
 extern "C" {
@@ -22,7 +24,48 @@ struct meeting { /* a barrier: of a block or of one warp */
     uint64_t generation;
 };
 
+/* Numbers 0 .. n - 1, each once, in some order: a + step i mod n, step prime to n. */
+struct sequence {
+    uint64_t n, at, step;
+    uint64_t next() {
+        uint64_t now_at = at;
+        at = (at + step) % n;
+        return now_at;
+    }
+};
+
+uint64_t common_divisor(uint64_t a, uint64_t b) {
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+struct shuffler {
+    unsigned order;
+    uint64_t state;
+
+    uint64_t number() { /* splitmix64 (Steele, Lea and Flood 2014) */
+        uint64_t z = state += 0x9e3779b97f4a7c15u;
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+        return z ^ (z >> 31);
+    }
+    sequence of(uint64_t n) {
+        if (order == 0 || n == 1) return sequence{n, 0, 1};
+        if (order == 1) return sequence{n, n - 1, n - 1};
+        uint64_t step = number() % n;
+        while (common_divisor(step, n) != 1) step = step + 1 < n ? step + 1 : 1;
+        return sequence{n, number() % n, step};
+    }
+    /* Warps that stand still for a while. */
+    uint32_t idle() { return order > 1 ? (uint32_t)(number() & number()) : 0; }
+};
+
 struct block_state {
+    shuffler shuffle;
     const char *kernel;
     bool together, failed;
     unsigned threads, alive;
@@ -83,6 +126,21 @@ bool may_run(const block_state *b, unsigned t) {
     return !b->done[t] && (!b->waits_for[t] || b->waits_for[t]->generation >= b->waits_until[t]);
 }
 
+/* Each thread that may goes on to where it waits next; false: none may. idle: bits of warps that may not. */
+bool run_round(block_state *b, uint32_t idle) {
+    bool moved = false;
+    sequence threads = b->shuffle.of(b->threads);
+    for (unsigned i = 0; i < b->threads; i++) {
+        unsigned t = (unsigned)threads.next();
+        if ((idle >> t / WARP & 1u) || !may_run(b, t)) continue;
+        moved = true;
+        b->running = t;
+        sg_emu_now.thread = index_of(t);
+        sg_emu_fiber_resume(b->fiber[t]);
+    }
+    return moved;
+}
+
 bool run_together(block_state *b) {
     b->whole = meeting{b->threads, 0, 0};
     for (unsigned w = 0; w * WARP < b->threads; w++) {
@@ -100,28 +158,21 @@ bool run_together(block_state *b) {
     }
     b->alive = b->threads;
     while (b->alive) {
-        bool moved = false;
-        for (unsigned t = 0; t < b->threads; t++) {
-            if (!may_run(b, t)) continue;
-            moved = true;
-            b->running = t;
-            sg_emu_now.thread = index_of(t);
-            sg_emu_fiber_resume(b->fiber[t]);
-        }
-        if (!moved) {
-            sg_emu_report_fault("kernel %s: threads of a block wait at a barrier that others never reach", b->kernel);
-            b->failed = true;
-            break;
-        }
+        uint32_t idle = b->shuffle.idle();
+        if (run_round(b, idle) || (idle && run_round(b, 0))) continue;
+        sg_emu_report_fault("kernel %s: threads of a block wait at a barrier that others never reach", b->kernel);
+        b->failed = true;
+        break;
     }
     for (unsigned t = 0; t < b->threads; t++) sg_emu_fiber_free(b->fiber[t]);
     return !b->failed;
 }
 
 bool run_apart(block_state *b) {
-    for (unsigned t = 0; t < b->threads; t++) {
-        b->running = t;
-        sg_emu_now.thread = index_of(t);
+    sequence threads = b->shuffle.of(b->threads);
+    for (unsigned i = 0; i < b->threads; i++) {
+        b->running = (unsigned)threads.next();
+        sg_emu_now.thread = index_of(b->running);
         b->run(b->closure);
     }
     return true;
@@ -140,6 +191,8 @@ bool run_grid(void *work) {
     launch *l = static_cast<launch *>(work);
     block_state *b = static_cast<block_state *>(calloc(1, sizeof(block_state)));
     if (!b) return false;
+    static std::atomic<uint64_t> launches;
+    b->shuffle = shuffler{sg_emu()->order, sg_emu()->order * 0x100000001b3u + launches++};
     b->kernel = l->name;
     b->together = l->together;
     b->threads = l->block.x * l->block.y * l->block.z;
@@ -149,14 +202,16 @@ bool run_grid(void *work) {
     sg_emu_now.block_dim = sg_emu_index{l->block.x, l->block.y, l->block.z};
     sg_emu_now.grid_dim = sg_emu_index{l->grid.x, l->grid.y, l->grid.z};
     bool fine = true;
-    for (unsigned z = 0; z < l->grid.z && fine; z++)
-        for (unsigned y = 0; y < l->grid.y && fine; y++)
-            for (unsigned x = 0; x < l->grid.x && fine; x++) {
-                sg_emu_now.block = sg_emu_index{x, y, z};
-                b->shared_names = 0;
-                b->shared_used = 0;
-                fine = b->together ? run_together(b) : run_apart(b);
-            }
+    uint64_t blocks = (uint64_t)l->grid.x * l->grid.y * l->grid.z;
+    sequence order = b->shuffle.of(blocks);
+    for (uint64_t i = 0; i < blocks && fine; i++) {
+        uint64_t at = order.next(), row = at / l->grid.x;
+        sg_emu_now.block =
+            sg_emu_index{(unsigned)(at % l->grid.x), (unsigned)(row % l->grid.y), (unsigned)(row / l->grid.y)};
+        b->shared_names = 0;
+        b->shared_used = 0;
+        fine = b->together ? run_together(b) : run_apart(b);
+    }
     now = nullptr;
     free(b);
     return fine;
@@ -234,9 +289,10 @@ cudaError_t sg_emu_launch(const char *name, int together, dim3 grid, dim3 block,
     launch *l = sound && !fails ? static_cast<launch *>(malloc(sizeof(launch))) : nullptr;
     if (!l) {
         destroy(closure);
-        return sg_emu_set_error(fails ? cudaErrorUnknown : cudaErrorInvalidValue);
+        return fails ? cudaErrorUnknown : cudaErrorInvalidValue;
     }
     *l = launch{name, together != 0, grid, block, run, destroy, closure};
-    return sg_emu_set_error(sg_emu_enqueue(stream, name, run_grid, release, l));
+    sg_emu_set_error(sg_emu_enqueue(stream, name, run_grid, release, l));
+    return cudaGetLastError(); /* which is also what an earlier call left behind */
 }
 }

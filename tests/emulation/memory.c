@@ -89,6 +89,11 @@ static cudaError_t give(void *pointer, bool pinned) {
     sg_emu_state *e = sg_emu();
     if (!pointer) return cudaSuccess;
     sg_emu_lock();
+    cudaError_t forbidden = sg_emu_forbid_while_thread_records();
+    if (forbidden) {
+        sg_emu_unlock();
+        return sg_emu_set_error(forbidden);
+    }
     sg_emu_segment **at = &e->segments;
     while (*at && ((*at)->at != pointer || (*at)->pinned != pinned)) at = &(*at)->next;
     sg_emu_segment *s = *at;
@@ -176,7 +181,8 @@ static int place_of(const void *at, size_t bytes) {
     return place;
 }
 
-/* As on a GPU: out of pageable memory a copy has read its source when the call returns, and into it the call waits. */
+/* Into pageable memory a copy waits. Out of it, it has as a rule read its source when the call returns, but that is no
+ * promise (a GPU may address the host's memory itself): it reads late where the order of things is not the usual one. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
     SG_EMU_ENTER();
     if (bytes == 0) return cudaSuccess;
@@ -187,7 +193,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
         sg_emu_report_fault("cudaMemcpyAsync of kind %d: the memory is not where the call says", (int)kind);
         return sg_emu_set_error(cudaErrorInvalidValue);
     }
-    bool stage = source == 0;
+    bool stage = source == 0 && sg_emu()->order == 0;
     copying *c = malloc(sizeof *c + (stage ? bytes : 0));
     if (!c) return sg_emu_set_error(cudaErrorMemoryAllocation);
     *c = (copying){to, stage ? c->staged : from, bytes, 0};

@@ -36,6 +36,7 @@ struct sg_emu_nccl {
     int rank, ranks;
     uint64_t chunks; /* done by this rank */
     _Atomic bool aborted;
+    bool busy;           /* took a collective and was not asked since: it takes no other one */
     ncclResult_t failed; /* by an injected failure: told by ncclCommGetAsyncError */
 };
 
@@ -113,6 +114,11 @@ static void drop(struct sg_emu_nccl *c) {
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *error) {
     if (SG_EMU_CALL_FAILS()) return ncclInternalError;
     if (!c) return ncclInvalidArgument;
+    if (c->busy) {
+        c->busy = false;
+        *error = ncclInProgress;
+        return ncclSuccess;
+    }
     bool leaving = atomic_load(&c->file->rank[c->rank].left) != 0;
     *error = c->failed ? c->failed : all(c, leaving) ? ncclSuccess : ncclInProgress;
     return ncclSuccess;
@@ -120,6 +126,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *error) {
 
 ncclResult_t ncclCommFinalize(ncclComm_t c) {
     bool fails = SG_EMU_CALL_FAILS();
+    if (c->busy) return ncclInvalidUsage;
     atomic_store(&c->file->rank[c->rank].left, 1);
     return fails ? ncclInternalError : all(c, true) ? ncclSuccess : ncclInProgress;
 }
@@ -220,6 +227,10 @@ static sg_emu_progress poll_job(void *work) {
 static ncclResult_t start(struct sg_emu_nccl *c, collective what, const void *from, void *to, size_t count,
                           size_t to_count, ncclDataType_t type, ncclRedOp_t op, cudaStream_t stream) {
     if (!c || !stream || op != ncclAvg || (type != ncclFloat32 && type != ncclBfloat16)) return ncclInvalidArgument;
+    if (c->busy || !all(c, false)) {
+        sg_emu_report_fault("a collective on a communicator that is still in progress");
+        return ncclInvalidUsage;
+    }
     size_t element = type == ncclFloat32 ? 4 : 2;
     if (!sg_emu_is_device_memory(from, count * element) || !sg_emu_is_device_memory(to, to_count * element)) {
         sg_emu_report_fault("a collective over memory that is not the device's");
@@ -228,8 +239,9 @@ static ncclResult_t start(struct sg_emu_nccl *c, collective what, const void *fr
     job *j = malloc(sizeof *j);
     if (!j) return ncclSystemError;
     *j = (job){.comm = c, .what = what, .from = from, .to = to, .count = count, .element = element, .type = type};
-    return sg_emu_enqueue_poll(stream, "collective", poll_job, free, j) == cudaSuccess ? ncclSuccess
-                                                                                       : ncclUnhandledCudaError;
+    if (sg_emu_enqueue_poll(stream, "collective", poll_job, free, j) != cudaSuccess) return ncclUnhandledCudaError;
+    c->busy = true; /* a communicator that does not block may answer before it is done with the call */
+    return ncclInProgress;
 }
 
 ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static sg_emu_state state;
 static _Thread_local cudaError_t last_error;
@@ -16,6 +17,7 @@ static void take_setting(const char *name, long long value) {
     if (strcmp(name, "memory_mib") == 0) sg_emu_set_memory((size_t)value << 20);
     if (strcmp(name, "capability") == 0) sg_emu_set_capability((int)value);
     if (strcmp(name, "driver") == 0) sg_emu_set_driver((int)value);
+    if (strcmp(name, "order") == 0) sg_emu_set_order((unsigned)value);
     if (strcmp(name, "fail") == 0) sg_emu_fail_call(value);
     if (strcmp(name, "lost") == 0) sg_emu_lose_device((int)value, true);
 }
@@ -35,6 +37,13 @@ __attribute__((constructor)) static void start(void) {
         text = strchr(text, ',');
         if (text) text++;
     }
+}
+
+/* A fault that nobody asked after must not pass. */
+__attribute__((destructor)) static void stop(void) {
+    if (!state.has_fault) return;
+    fprintf(stderr, "CUDA emulation: %s\n", state.fault);
+    _exit(3);
 }
 
 sg_emu_state *sg_emu(void) {
@@ -62,6 +71,9 @@ void sg_emu_set_memory(size_t bytes) {
 void sg_emu_set_driver(int version) {
     state.driver = version;
 }
+void sg_emu_set_order(unsigned order) {
+    state.order = order;
+}
 void sg_emu_lose_device(int device, bool lost) {
     if (device < 0 || device >= SG_EMU_DEVICES_MOST) return;
     sg_emu_lock();
@@ -77,7 +89,7 @@ double sg_emu_now_s(void) {
 }
 
 cudaError_t sg_emu_set_error(cudaError_t error) {
-    if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
+    if (error != cudaSuccess) last_error = error; /* cudaErrorNotReady too, as in CUDA */
     return error;
 }
 
@@ -139,6 +151,10 @@ const char *cudaGetErrorName(cudaError_t error) {
     case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
     case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
     case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";
+    case cudaErrorStreamCaptureUnjoined: return "cudaErrorStreamCaptureUnjoined";
+    case cudaErrorStreamCaptureIsolation: return "cudaErrorStreamCaptureIsolation";
+    case cudaErrorCapturedEvent: return "cudaErrorCapturedEvent";
+    case cudaErrorStreamCaptureWrongThread: return "cudaErrorStreamCaptureWrongThread";
     default: return "cudaErrorUnknown";
     }
 }

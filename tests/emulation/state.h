@@ -23,6 +23,12 @@ typedef struct sg_emu_body {
     void *work;
 } sg_emu_body;
 
+/* Pieces of work by lane of a recording. */
+enum { SG_EMU_LANES = 8 };
+typedef struct sg_emu_progress_of {
+    size_t at[SG_EMU_LANES];
+} sg_emu_progress_of;
+
 struct sg_emu_stream {
     struct sg_emu_stream *next_of_all;
     int device;
@@ -31,6 +37,8 @@ struct sg_emu_stream {
     bool running;          /* some thread is at its head */
     struct sg_emu_graph *capture;
     bool capture_origin;
+    int lane;                /* of this stream in the recording */
+    sg_emu_progress_of seen; /* what of each lane its next piece of work comes behind */
 };
 
 struct sg_emu_event {
@@ -40,13 +48,18 @@ struct sg_emu_event {
     uint64_t ticket;              /* items of that stream before it, itself included */
     double seconds;
     bool done;
-    struct sg_emu_graph *capture;
+    uint64_t capture;        /* id of the recording that it was recorded in last; 0: in none */
+    sg_emu_progress_of seen; /* there */
 };
 
 struct sg_emu_graph {
     sg_emu_body **body;
     size_t n, room;
+    uint64_t id; /* of the recording */
     bool invalid;
+    enum cudaStreamCaptureMode mode;
+    pthread_t thread; /* that began it */
+    int lanes;        /* streams that take part */
 };
 
 typedef struct sg_emu_segment {
@@ -61,6 +74,7 @@ typedef struct sg_emu_state {
     pthread_mutex_t lock;
     pthread_cond_t moved; /* a stream got on */
     int devices, capability, driver;
+    unsigned order;
     size_t memory_bytes, used_bytes[SG_EMU_DEVICES_MOST];
     bool lost[SG_EMU_DEVICES_MOST];
     bool faulted[SG_EMU_DEVICES_MOST]; /* a kernel failed: sticky */
@@ -83,8 +97,8 @@ cudaError_t sg_emu_run_until(struct sg_emu_stream *stream, uint64_t ticket);
 void sg_emu_body_drop(sg_emu_body *body);
 /* Appends to the recording of a capturing stream. With the lock held. */
 cudaError_t sg_emu_record(struct sg_emu_graph *graph, sg_emu_body *body);
-/* What allocates or waits for the device may not be called by a thread that records (unless relaxed): the recording is lost.
- * With the lock held. */
+/* What allocates, frees or waits is what CUDA calls potentially unsafe while work is recorded: an error, which also spoils
+ * the recording, unless that is relaxed, or (thread-local ones) another thread's. With the lock held. */
 cudaError_t sg_emu_forbid_while_thread_records(void);
 double sg_emu_now_s(void);
 /* The allocation that holds all bytes, or NULL. With the lock held. */

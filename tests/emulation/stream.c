@@ -56,7 +56,7 @@ static cudaError_t enqueue(cudaStream_t stream, sg_emu_body what) {
         error = cudaErrorInvalidResourceHandle;
     }
     if (!error && stream->capture)
-        error = sg_emu_record(stream->capture, body);
+        error = sg_emu_record(stream->capture, body), stream->seen.at[stream->lane]++;
     else if (!error)
         error = append(stream, (sg_emu_item){.body = body});
     if (error || stream->capture) sg_emu_body_drop(body);
@@ -143,12 +143,15 @@ cudaError_t sg_emu_run_until(struct sg_emu_stream *s, uint64_t ticket) {
     return advance(s, ticket, true);
 }
 
-static _Thread_local struct sg_emu_graph *recorded_here; /* by this thread, not relaxed */
-
 cudaError_t sg_emu_forbid_while_thread_records(void) {
-    if (!recorded_here) return cudaSuccess;
-    recorded_here->invalid = true;
-    return cudaErrorStreamCaptureUnsupported;
+    for (struct sg_emu_stream *s = sg_emu()->streams; s; s = s->next_of_all) {
+        struct sg_emu_graph *g = s->capture;
+        if (!g || g->mode == cudaStreamCaptureModeRelaxed) continue;
+        if (g->mode == cudaStreamCaptureModeThreadLocal && !pthread_equal(g->thread, pthread_self())) continue;
+        g->invalid = true;
+        return cudaErrorStreamCaptureUnsupported;
+    }
+    return cudaSuccess;
 }
 
 /* ---- streams --------------------------------------------------------------------------------------------------------------- */
@@ -186,7 +189,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
 }
 
 static cudaError_t forbid_while_recording(struct sg_emu_stream *s) {
-    if (!s->capture) return cudaSuccess;
+    if (!s->capture) return sg_emu_forbid_while_thread_records();
     s->capture->invalid = true;
     return cudaErrorStreamCaptureUnsupported;
 }
@@ -217,12 +220,37 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
 cudaError_t cudaDeviceSynchronize(void) {
     SG_EMU_ENTER();
     sg_emu_lock();
-    cudaError_t error = sg_emu_forbid_while_thread_records();
+    cudaError_t error = cudaSuccess;
+    for (struct sg_emu_stream *s = sg_emu()->streams; s && !error; s = s->next_of_all)
+        if (s->device == sg_emu_current() && s->capture) error = forbid_while_recording(s);
+    if (!error) error = sg_emu_forbid_while_thread_records();
     for (struct sg_emu_stream *s = sg_emu()->streams; s; s = s->next_of_all)
         if (s->device == sg_emu_current() && !error) error = sg_emu_run_until(s, s->queued);
     if (!error) error = sg_emu_device_error(sg_emu_current());
     sg_emu_unlock();
     return sg_emu_set_error(error);
+}
+
+/* The recording that an event belongs to, while it goes on. */
+static struct sg_emu_graph *recording_of(const struct sg_emu_event *e) {
+    for (struct sg_emu_stream *s = sg_emu()->streams; s && e->capture; s = s->next_of_all)
+        if (s->capture && s->capture->id == e->capture) return s->capture;
+    return NULL;
+}
+
+static cudaError_t join_recording(struct sg_emu_stream *s, const struct sg_emu_event *e) {
+    struct sg_emu_graph *g = recording_of(e);
+    if (!g) return cudaErrorCapturedEvent;
+    if (s->capture && s->capture != g) return s->capture->invalid = g->invalid = true, cudaErrorStreamCaptureIsolation;
+    if (!s->capture) {
+        if (g->lanes == SG_EMU_LANES) return cudaErrorStreamCaptureUnsupported;
+        s->capture = g;
+        s->lane = g->lanes++;
+        s->seen = (sg_emu_progress_of){{0}};
+    }
+    for (int i = 0; i < SG_EMU_LANES; i++)
+        if (s->seen.at[i] < e->seen.at[i]) s->seen.at[i] = e->seen.at[i];
+    return cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
@@ -231,10 +259,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
     if (!s || !e) return sg_emu_set_error(cudaErrorInvalidResourceHandle);
     cudaError_t error = cudaSuccess;
     sg_emu_lock();
-    if (e->capture) /* joins the recording; its order is that of the calls */
-        s->capture = e->capture;
-    else if (s->capture)
-        error = e->recorded && !e->done ? (s->capture->invalid = true, cudaErrorStreamCaptureInvalidated) : cudaSuccess;
+    if (e->capture) /* the order in the recording is that of the calls */
+        error = join_recording(s, e);
+    else if (s->capture && e->recorded) /* work outside, done or not */
+        error = (s->capture->invalid = true, cudaErrorStreamCaptureIsolation);
     else if (e->recorded && !e->done)
         error = append(s, (sg_emu_item){.awaits = e, .awaited_ticket = e->ticket});
     sg_emu_unlock();
@@ -279,7 +307,8 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
     if (!s || !e || s->device != e->device) return sg_emu_set_error(cudaErrorInvalidResourceHandle);
     cudaError_t error = cudaSuccess;
     sg_emu_lock();
-    e->capture = s->capture;
+    e->capture = s->capture ? s->capture->id : 0;
+    e->seen = s->seen;
     if (!s->capture) {
         error = append(s, (sg_emu_item){.records = e});
         if (!error) {
@@ -293,12 +322,20 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
     return sg_emu_set_error(error);
 }
 
+/* The host cannot ask after an event of a recording, nor after any while a recording that is not relaxed goes on. */
+static cudaError_t forbid_captured(const struct sg_emu_event *e) {
+    struct sg_emu_graph *g = recording_of(e);
+    if (g) g->invalid = true;
+    return e->capture ? cudaErrorCapturedEvent : sg_emu_forbid_while_thread_records();
+}
+
 cudaError_t cudaEventQuery(cudaEvent_t e) {
     SG_EMU_ENTER();
     if (!e) return sg_emu_set_error(cudaErrorInvalidResourceHandle);
     sg_emu_lock();
-    if (e->recorded && !e->done) (void)advance(e->stream, e->stream->done + 1, false);
-    cudaError_t error = sg_emu_device_error(e->device);
+    cudaError_t error = forbid_captured(e);
+    if (!error && e->recorded && !e->done) (void)advance(e->stream, e->stream->done + 1, false);
+    if (!error) error = sg_emu_device_error(e->device);
     if (!error && e->recorded && !e->done) error = cudaErrorNotReady;
     sg_emu_unlock();
     return sg_emu_set_error(error);
@@ -306,11 +343,11 @@ cudaError_t cudaEventQuery(cudaEvent_t e) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
     SG_EMU_ENTER();
-    if (!e || e->capture)
-        return sg_emu_set_error(e ? cudaErrorStreamCaptureUnsupported : cudaErrorInvalidResourceHandle);
+    if (!e) return sg_emu_set_error(cudaErrorInvalidResourceHandle);
     sg_emu_lock();
-    cudaError_t error =
-        e->recorded && !e->done ? sg_emu_run_until(e->stream, e->ticket) : sg_emu_device_error(e->device);
+    cudaError_t error = forbid_captured(e);
+    if (!error)
+        error = e->recorded && !e->done ? sg_emu_run_until(e->stream, e->ticket) : sg_emu_device_error(e->device);
     sg_emu_unlock();
     return sg_emu_set_error(error);
 }
@@ -319,6 +356,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t a, cudaEvent_t b) {
     SG_EMU_ENTER();
     if (!a || !b || !a->timing || !b->timing || !a->recorded || !b->recorded)
         return sg_emu_set_error(cudaErrorInvalidResourceHandle);
+    if (a->capture || b->capture) return sg_emu_set_error(cudaErrorCapturedEvent);
     if (!a->done || !b->done) return sg_emu_set_error(cudaErrorNotReady);
     *ms = (float)(1e3 * (b->seconds - a->seconds));
     return cudaSuccess;
@@ -333,6 +371,7 @@ static void graph_free(struct sg_emu_graph *g) {
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode) {
+    static uint64_t ids;
     SG_EMU_ENTER();
     struct sg_emu_graph *g = calloc(1, sizeof *g);
     if (!s || !g || s->capture) {
@@ -340,12 +379,24 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mo
         return sg_emu_set_error(cudaErrorInvalidValue);
     }
     sg_emu_lock();
+    g->id = ++ids;
+    g->mode = mode;
+    g->thread = pthread_self();
+    g->lanes = 1;
     s->capture = g;
     s->capture_origin = true;
-    if (mode != cudaStreamCaptureModeRelaxed) recorded_here = g;
+    s->lane = 0;
+    s->seen = (sg_emu_progress_of){{0}};
     sg_emu()->alive.graphs++;
     sg_emu_unlock();
     return cudaSuccess;
+}
+
+/* All work of the streams that joined must come before what the origin does next. */
+static bool is_joined(const struct sg_emu_stream *origin) {
+    for (struct sg_emu_stream *q = sg_emu()->streams; q; q = q->next_of_all)
+        if (q->capture == origin->capture && origin->seen.at[q->lane] < q->seen.at[q->lane]) return false;
+    return true;
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph) {
@@ -354,19 +405,21 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph) {
     if (!s || !s->capture || !s->capture_origin) return sg_emu_set_error(cudaErrorInvalidValue);
     sg_emu_lock();
     struct sg_emu_graph *g = s->capture;
-    if (recorded_here == g) recorded_here = NULL;
+    bool strange = g->mode != cudaStreamCaptureModeRelaxed && !pthread_equal(g->thread, pthread_self());
+    cudaError_t error = g->invalid || fails ? cudaErrorStreamCaptureInvalidated
+                        : strange           ? cudaErrorStreamCaptureWrongThread
+                        : !is_joined(s)     ? cudaErrorStreamCaptureUnjoined
+                                            : cudaSuccess;
     for (struct sg_emu_stream *q = sg_emu()->streams; q; q = q->next_of_all)
         if (q->capture == g) q->capture = NULL;
     s->capture_origin = false;
-    bool invalid = g->invalid || fails;
-    if (invalid) {
+    if (error) {
         graph_free(g);
         sg_emu()->alive.graphs--;
     }
     sg_emu_unlock();
-    if (invalid) return sg_emu_set_error(cudaErrorStreamCaptureInvalidated);
-    *graph = g;
-    return cudaSuccess;
+    if (!error) *graph = g;
+    return sg_emu_set_error(error);
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags) {

@@ -206,6 +206,7 @@ static sg_code run_on(const sg_device_api *api, sg_device *device, op_case *c, d
             assert_int_equal(api->copy(device, segment, image, bytes[i], SG_COPY_TO_DEVICE, SG_STREAM_COMPUTE, status),
                              SG_OK);
             memory[i] = segment;
+            assert_int_equal(api->stream_wait(device, SG_STREAM_COMPUTE, status), SG_OK); /* it may be read late */
             free(image);
         }
         pointers[i] = memory[i] + GUARD_BYTES;
