@@ -1,7 +1,6 @@
 /* measure.c: the measurement protocol, step by step as docs/measurement.md tells it. */
 #include "sim/measure.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include "sim/gpu_state.h"
 #include "sim/host_state.h"
 #include "sim/loader.h"
+#include "sim/measure_ranks.h"
 #include "sim/measure_record.h"
 
 /* Seconds within which all ranks must be there when a communicator is made, and answer each other later. */
@@ -307,39 +307,6 @@ static sg_code profile(session *s, double class_s[SG_CLASS_COUNT], sg_status *st
     return SG_OK;
 }
 
-/* (slowest - fastest) / median of the ranks' median update; NAN without memory for it. */
-static double spread_of(const double *update_s, int ranks, size_t n) {
-    double low = INFINITY, high = -INFINITY, *median = calloc((size_t)ranks, sizeof *median);
-    if (!median) return NAN;
-    for (int i = 0; i < ranks; i++) {
-        median[i] = sg_statistic_of(update_s + (size_t)i * n, n).median;
-        low = fmin(low, median[i]);
-        high = fmax(high, median[i]);
-    }
-    double spread = (high - low) / sg_statistic_of(median, (size_t)ranks).median;
-    free(median);
-    return spread;
-}
-
-/* Every rank's times go to rank 0, and only there into the point. */
-static sg_code gather_ranks(session *s, sg_point *p, sg_status *status) {
-    sg_transport *transport = s->options->bootstrap;
-    if (s->ranks == 1 || !transport || !transport->api->gather_doubles) return SG_OK;
-    size_t n = (size_t)p->iterations, bytes;
-    if (n > INT_MAX || __builtin_mul_overflow(n * sizeof(double), (size_t)s->ranks, &bytes))
-        return sg_fail(status, SG_MACHINE, "%zu iterations of %d ranks are too many to keep", n, s->ranks);
-    double *all = malloc(bytes);
-    if (!all) return sg_fail_memory(status, bytes, "times of the ranks");
-    sg_code code = transport->api->gather_doubles(transport, p->raw[SG_Q_UPDATE], (int)n, all, status);
-    if (code || s->options->rank != 0) {
-        free(all);
-        return code;
-    }
-    p->rank_update_s = all;
-    p->rank_spread = spread_of(all, s->ranks, n);
-    return SG_OK;
-}
-
 /* Rates that were not formed as the configuration says (bf16 products in fp32) must not be fitted. */
 static bool rates_are_native(const session *s) {
     for (size_t i = 0; i < s->training->n_ops; i++) {
@@ -376,7 +343,7 @@ static sg_code run_protocol(session *s, sg_point *p, sg_status *status) {
     /* ranks that share these processors are no strangers */
     bool shared = s->ranks > 1 && sg_host_processors() > 1;
     sg_record_judge(p, &s->before, &after, shared ? s->ranks : 1);
-    return gather_ranks(s, p, status);
+    return s->ranks > 1 ? sg_measure_gather(s->options->bootstrap, p, status) : SG_OK;
 }
 
 sg_code sg_measure_training(const sg_training *training, const sg_device_api *api, const sg_point_config *config,
