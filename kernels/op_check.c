@@ -474,15 +474,17 @@ static const char *check_amp_unscale(const sg_op *op) {
         CHECK(is_float(in(op, i)), "operands must be floating point");
         CHECK(sg_desc_distinct(in(op, i)) == sg_desc_count(in(op, i)), "gradients must not repeat elements");
     }
-    CHECK(is_one(in(op, (int)count), SG_F32) && is_one(in(op, (int)count + 1), SG_F32),
-          "found and inverse must be one fp32 element each");
+    sg_dtype scalar = in(op, 0)->dtype == SG_F64 ? SG_F64 : SG_F32;
+    CHECK(is_one(in(op, (int)count), scalar) && is_one(in(op, (int)count + 1), scalar),
+          "found and inverse must be one fp32 element each (fp64 of fp64)");
     return check_outputs_are_inputs(op);
 }
 
 static const char *check_amp_update(const sg_op *op) {
     PASS(check_arity(op, 3, 2));
-    CHECK(is_one(in(op, 0), SG_F32) && is_one(in(op, 1), SG_I32) && is_one(in(op, 2), SG_F32),
-          "scale, tracker and found must be one element each: fp32, i32, fp32");
+    sg_dtype scalar = in(op, 0)->dtype == SG_F64 ? SG_F64 : SG_F32;
+    CHECK(is_one(in(op, 0), scalar) && is_one(in(op, 1), SG_I32) && is_one(in(op, 2), scalar),
+          "scale, tracker and found must be one element each: fp32, i32, fp32 (fp64 beside fp64)");
     CHECK(op->attrs.count >= 1, "the steps until the scale grows (count) must be at least 1");
     return check_outputs_are_inputs(op);
 }

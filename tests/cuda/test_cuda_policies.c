@@ -149,8 +149,10 @@ static void compare_numbers(sg_small which, int setting, const char *precision) 
     open_lab(&exact, t, NULL, true, ppo);
     open_lab(&rounded, t, NULL, false, ppo);
     open_lab(&real, t, cuda, false, ppo);
-    double allowed = TIMES_AS_FAR * fmax(sg_lab_distance(&rounded, &exact), coarsest(t));
-    double distance = sg_lab_distance(&real, &exact);
+    double storing = sg_lab_distance(&rounded, &exact), distance = sg_lab_distance(&real, &exact);
+    double allowed = TIMES_AS_FAR * fmax(storing, coarsest(t));
+    /* a loss scaled by 65536 makes some gradient infinite in fp16, on the reference too: then only the loss compares */
+    if (isnan(storing) && precision && strcmp(precision, "fp16") == 0) allowed = distance = 0;
     double loss_allowed = TIMES_AS_FAR * fmax(fabs(rounded.value - exact.value), coarsest(t) * fabs(exact.value));
     if (!(distance <= allowed))
         fail_msg("%s, %s, %s: gradients are %.3g apart, %.3g allowed", sg_small_name(which),
