@@ -296,6 +296,7 @@ static cudnnStatus_t is_allowed(const sg_cuda_dnn *dnn, const sg_cuda_window *wi
     if (result == CUDNN_STATUS_SUCCESS)
         result = dnn->cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                                CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n, notes);
+    if (n > CUDNN_NUMERICAL_NOTE_TYPE_COUNT) n = CUDNN_NUMERICAL_NOTE_TYPE_COUNT; /* it counts all that there are */
     for (int64_t i = 0; result == CUDNN_STATUS_SUCCESS && i < n; i++) {
         if (notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) *allowed = false;
         if (notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && win->x.dtype == SG_F32 &&
@@ -313,6 +314,8 @@ static cudnnStatus_t build(const sg_cuda_dnn *dnn, descriptor config, descriptor
         {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config}};
     int64_t n = 0;
     cudnnStatus_t result = make(dnn, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, attributes, 2, plan);
+    /* an engine that is compiled when it is needed may fail to be */
+    if (result == CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED) return CUDNN_STATUS_SUCCESS;
     if (result != CUDNN_STATUS_SUCCESS) return is_missing(result) ? CUDNN_STATUS_SUCCESS : result;
     result = dnn->cudnnBackendGetAttribute(*plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n,
                                            workspace_bytes);

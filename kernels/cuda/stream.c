@@ -25,7 +25,6 @@ static sg_code wait_watching_peers(sg_device *device, sg_stream stream, sg_statu
     for (;;) {
         cudaError_t error = cudaStreamQuery(device->stream[stream]);
         if (error != cudaErrorNotReady) return sg_cuda_check(error, "waiting for the GPU", status);
-        (void)cudaGetLastError(); /* CUDA keeps that answer as an error, which the next launch would be blamed for */
         (void)cudaGetLastError(); /* an answer, but CUDA keeps it as an error that the next launch would be taken for */
         double now = sg_cuda_now(device);
         if (now - start > EAGER_S) {

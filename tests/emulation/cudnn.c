@@ -390,7 +390,7 @@ static cudnnStatus_t finalize_plan(object *o) {
     const attribute *handle = get(o, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, 1);
     if (!config || !handle || !handle->value.pointer[0]) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
     inherit(o, config);
-    return ENGINES[o->engine].builds ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
+    return ENGINES[o->engine].builds ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED;
 }
 
 static cudnnStatus_t finalize_pack(const object *o) {
