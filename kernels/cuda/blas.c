@@ -61,7 +61,7 @@ static sg_code open_lane(sg_cuda_blas *blas, cudaStream_t stream, sg_cuda_blas_l
 }
 
 static void close_lane(const sg_cuda_blas *blas, sg_cuda_blas_lane *lane) {
-    if (lane->handle) (void)blas->cublasDestroy_v2(lane->handle);
+    if (lane->handle && blas->cublasDestroy_v2) (void)blas->cublasDestroy_v2(lane->handle);
     if (lane->workspace) (void)cudaFree(lane->workspace);
     *lane = (sg_cuda_blas_lane){0};
 }

@@ -38,7 +38,7 @@ typedef struct sg_cuda_blas_lane {
 } sg_cuda_blas_lane;
 
 struct sg_cuda_blas {
-#define X(f) __typeof__(f) *f;
+#define X(f) __typeof__(f) *(f);
     SG_CUBLAS_LIST(X)
     SG_CUBLASLT_LIST(X)
 #undef X

@@ -22,7 +22,7 @@
     X(cudnnBackendExecute)
 
 struct sg_cuda_dnn {
-#define X(f) __typeof__(f) *f;
+#define X(f) __typeof__(f) *(f);
     SG_CUDNN_LIST(X)
 #undef X
     cudnnHandle_t handle; /* NULL: cuDNN is missing */

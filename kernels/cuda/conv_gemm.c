@@ -174,8 +174,9 @@ static uint64_t take(sg_cuda_unfold *u, uint64_t bytes) {
 
 static void place(sg_cuda_unfold *u) {
     uint64_t inner = 0;
-    const sg_plan *parts[] = {u->whole.product, u->whole.turn, u->rest.product, u->rest.turn, u->sum};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    enum { PARTS = 5 };
+    const sg_plan *parts[PARTS] = {u->whole.product, u->whole.turn, u->rest.product, u->rest.turn, u->sum};
+    for (int i = 0; i < PARTS; i++)
         if (parts[i] && parts[i]->workspace_bytes > inner) inner = parts[i]->workspace_bytes;
     (void)take(u, sg_desc_span_bytes(&u->whole.columns.column)); /* at 0 */
     if (u->whole.turn) {

@@ -66,7 +66,7 @@ static cublasStatus_t set_alignment(const sg_cuda_linear *l, cublasLtMatmulPrefe
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     /* the heuristic takes the bias' alignment from its address, and does not follow it */
-    const void *bias = (const void *)(uintptr_t)bytes;
+    const uintptr_t bias = bytes;
     cublasStatus_t result =
         l->blas->cublasLtMatmulDescSetAttribute(l->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
     for (size_t i = 0; i < sizeof operands / sizeof *operands && result == CUBLAS_STATUS_SUCCESS; i++)

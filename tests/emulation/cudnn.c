@@ -464,7 +464,7 @@ static cudnnStatus_t give_notes(const object *o, int64_t wanted, int64_t *count,
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor, cudnnBackendAttributeName_t name,
+cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t type, int64_t wanted, int64_t *count, void *values) {
     ENTER();
     const object *o = descriptor;

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 bool sg_emu_gemm_types(cublasComputeType_t compute, cudaDataType a, cudaDataType b, cudaDataType d,
                        sg_emu_rounding *rounding) {
@@ -116,7 +117,9 @@ static bool run(void *work) {
         }
         if (i == 0 || x != matrix_at(&g->a, i - 1)) take(g, &g->a, x, true, a);
         if (i == 0 || y != matrix_at(&g->b, i - 1)) take(g, &g->b, y, false, b);
-        multiply(g, a, b, (void *)(uintptr_t)d);
+        void *to;
+        memcpy(&to, &d, sizeof to);
+        multiply(g, a, b, to);
     }
     free(a);
     free(b);

@@ -136,9 +136,9 @@ SG_EMU_API cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t 
 SG_EMU_API cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor);
 SG_EMU_API cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                                                   cudnnBackendAttributeType_t type, int64_t count, const void *values);
-SG_EMU_API cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor,
-                                                  cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                                                  int64_t wanted, int64_t *count, void *values);
+SG_EMU_API cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                                                  cudnnBackendAttributeType_t type, int64_t wanted, int64_t *count,
+                                                  void *values);
 SG_EMU_API cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                              cudnnBackendDescriptor_t pack);
 
