@@ -8,6 +8,8 @@ static struct {
     int64_t calls, fail_in;
     const void *fail_site;
     bool failed;
+    int lose; /* device that is lost with call number lose_in of those who use it */
+    int64_t lose_in;
     sg_emu_site site[SITES_MOST];
     size_t n;
 } calls = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -28,6 +30,8 @@ bool sg_emu_call_fails(const char *call, const void *site) {
     remember(call, site);
     bool fails = calls.fail_in > 0 && (!calls.fail_site || calls.fail_site == site) && --calls.fail_in == 0;
     if (fails) calls.failed = true;
+    bool loses = calls.lose_in > 0 && sg_emu_current() == calls.lose && --calls.lose_in == 0;
+    if (loses) __atomic_store_n(&sg_emu()->lost[calls.lose], true, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&calls.lock);
     return fails;
 }
@@ -44,6 +48,13 @@ void sg_emu_fail_site(const void *site, int64_t nth) {
     calls.fail_site = site;
     calls.fail_in = nth;
     calls.failed = false;
+    pthread_mutex_unlock(&calls.lock);
+}
+
+void sg_emu_lose_after(int device, int64_t nth) {
+    pthread_mutex_lock(&calls.lock);
+    calls.lose = device;
+    calls.lose_in = device >= 0 && device < SG_EMU_DEVICES_MOST ? nth : 0;
     pthread_mutex_unlock(&calls.lock);
 }
 

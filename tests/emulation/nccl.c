@@ -105,7 +105,7 @@ static bool all(const struct sg_emu_nccl *c, bool left) {
 }
 
 static void drop(struct sg_emu_nccl *c) {
-    (void)shm_unlink(c->path); /* whoever is mapped stays mapped */
+    if (c->path[0]) (void)shm_unlink(c->path);
     (void)munmap(c->file, sizeof(shared_file));
     sg_emu_count_handle(-1);
     free(c);
@@ -119,8 +119,12 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *error) {
         *error = ncclInProgress;
         return ncclSuccess;
     }
-    bool leaving = atomic_load(&c->file->rank[c->rank].left) != 0;
-    *error = c->failed ? c->failed : all(c, leaving) ? ncclSuccess : ncclInProgress;
+    bool leaving = atomic_load(&c->file->rank[c->rank].left) != 0, there = all(c, leaving);
+    if (there && c->path[0]) { /* whoever is mapped stays mapped; nothing is left behind by those who are killed */
+        (void)shm_unlink(c->path);
+        c->path[0] = '\0';
+    }
+    *error = c->failed ? c->failed : there ? ncclSuccess : ncclInProgress;
     return ncclSuccess;
 }
 

@@ -20,6 +20,28 @@ static void take_setting(const char *name, long long value) {
     if (strcmp(name, "order") == 0) sg_emu_set_order((unsigned)value);
     if (strcmp(name, "fail") == 0) sg_emu_fail_call(value);
     if (strcmp(name, "lost") == 0) sg_emu_lose_device((int)value, true);
+    if (strcmp(name, "lose") == 0) state.lose = (int)value;
+    if (strcmp(name, "lose_after") == 0) sg_emu_lose_after(state.lose, value);
+    if (strcmp(name, "other_model") == 0) state.other_model = (int)value;
+}
+
+/* As CUDA does: indices up to the first that names no device; a device named twice hides all. */
+static void hide_devices(const char *visible) {
+    int kept[SG_EMU_DEVICES_MOST], n = 0;
+    for (const char *at = visible; *at && n < state.devices;) {
+        char *end;
+        long index = strtol(at, &end, 10);
+        if (end == at || (*end && *end != ',') || index < 0 || index >= state.devices) break;
+        for (int i = 0; i < n; i++)
+            if (kept[i] == index) {
+                state.devices = 0;
+                return;
+            }
+        kept[n++] = (int)index;
+        at = *end ? end + 1 : end;
+    }
+    memcpy(state.card, kept, sizeof kept);
+    state.devices = n;
 }
 
 __attribute__((constructor)) static void start(void) {
@@ -29,6 +51,8 @@ __attribute__((constructor)) static void start(void) {
     state.capability = 90;
     state.driver = 13000;
     state.memory_bytes = (size_t)4 << 30;
+    state.other_model = -1;
+    for (int i = 0; i < SG_EMU_DEVICES_MOST; i++) state.card[i] = i;
     const char *text = getenv("STEPGAUGE_EMULATION");
     while (text && *text) {
         char name[32];
@@ -37,6 +61,8 @@ __attribute__((constructor)) static void start(void) {
         text = strchr(text, ',');
         if (text) text++;
     }
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (visible) hide_devices(visible);
 }
 
 /* A fault that nobody asked after must not pass. */
@@ -77,7 +103,7 @@ void sg_emu_set_order(unsigned order) {
 void sg_emu_lose_device(int device, bool lost) {
     if (device < 0 || device >= SG_EMU_DEVICES_MOST) return;
     sg_emu_lock();
-    state.lost[device] = lost;
+    __atomic_store_n(&state.lost[device], lost, __ATOMIC_RELAXED);
     if (!lost) state.faulted[device] = false;
     sg_emu_unlock();
 }
@@ -94,7 +120,8 @@ cudaError_t sg_emu_set_error(cudaError_t error) {
 }
 
 cudaError_t sg_emu_device_error(int device) {
-    return state.lost[device] || state.faulted[device] ? cudaErrorLaunchFailure : cudaSuccess;
+    bool fails = __atomic_load_n(&state.lost[device], __ATOMIC_RELAXED) || state.faulted[device];
+    return fails ? cudaErrorLaunchFailure : cudaSuccess;
 }
 
 /* A lock of its own: faults are reported with and without the state's. */
@@ -203,7 +230,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
     SG_EMU_ENTER();
     if (device < 0 || device >= state.devices) return sg_emu_set_error(cudaErrorInvalidDevice);
     memset(p, 0, sizeof *p);
-    snprintf(p->name, sizeof p->name, "Emulated GPU %d", device);
+    snprintf(p->name, sizeof p->name, "Emulated GPU%s", state.card[device] == state.other_model ? " II" : "");
     p->totalGlobalMem = state.memory_bytes;
     p->sharedMemPerBlock = 48 << 10;
     p->major = state.capability / 10;
@@ -216,6 +243,6 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
 cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int device) {
     SG_EMU_ENTER();
     if (device < 0 || device >= state.devices) return sg_emu_set_error(cudaErrorInvalidDevice);
-    snprintf(text, (size_t)bytes, "0000:%02X:00.0", device + 1);
+    snprintf(text, (size_t)bytes, "0000:%02X:00.0", state.card[device] + 1);
     return cudaSuccess;
 }

@@ -76,7 +76,9 @@ typedef struct sg_emu_state {
     int devices, capability, driver;
     unsigned order;
     size_t memory_bytes, used_bytes[SG_EMU_DEVICES_MOST];
-    bool lost[SG_EMU_DEVICES_MOST];
+    int card[SG_EMU_DEVICES_MOST]; /* by device: which of the machine's, as CUDA_VISIBLE_DEVICES chose */
+    int other_model, lose;         /* card with another name; device that "lose_after" means */
+    bool lost[SG_EMU_DEVICES_MOST]; /* read and written atomically: not everyone has the lock */
     bool faulted[SG_EMU_DEVICES_MOST]; /* a kernel failed: sticky */
     sg_emu_segment *segments;
     struct sg_emu_stream *streams;
