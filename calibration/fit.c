@@ -54,7 +54,8 @@ static sg_code read_constants(const sg_point *const *points, size_t n, const cha
         if (p->frame_s > 0 && pixels > 0) frame[i] = p->frame_s * (480.0 * 640.0) / pixels;
         double env_steps = (double)p->config.envs * (double)p->config.steps_per_env;
         if (env_steps > 0) env[i] = p->q[SG_Q_ENVIRONMENT].median / env_steps;
-        if (p->resident_bytes > p->peak_allocated_bytes && p->peak_allocated_bytes > 0)
+        bool on_host = strcmp(p->config.device, "cpu") == 0; /* resident: of this process, not of the GPU */
+        if (on_host && p->resident_bytes > p->peak_allocated_bytes && p->peak_allocated_bytes > 0)
             context[i] = (double)(p->resident_bytes - p->peak_allocated_bytes);
     }
     double value, log_sd;
@@ -86,6 +87,12 @@ static sg_code residuals_of(sg_fit *fit, const sg_run *run, sg_status *status) {
     return SG_OK;
 }
 
+static const char *gpu_of(const sg_run *run) {
+    for (size_t i = 0; i < run->n_points; i++)
+        if (run->points[i].gpu.name[0]) return run->points[i].gpu.name;
+    return run->machine.gpu;
+}
+
 static sg_code start_machine(const sg_run *run, const sg_machine *prior, sg_machine *m, sg_status *status) {
     *m = *prior;
     m->covariance = NULL;
@@ -97,10 +104,16 @@ static sg_code start_machine(const sg_run *run, const sg_machine *prior, sg_mach
     }
     const sg_machine_record *r = &run->machine;
     (void)snprintf(m->name, sizeof m->name, "%.63s", r->hostname[0] ? r->hostname : "this-machine");
+    if (r->cores > 0) m->vcpus = (double)r->cores;
+    if (strcmp(m->device_class, "cuda") == 0) {
+        const char *gpu = gpu_of(run);
+        if (gpu[0]) (void)snprintf(m->title, sizeof m->title, "%.95s", gpu);
+        if (r->gpu_memory_bytes > 0) m->memory_bytes = (uint64_t)r->gpu_memory_bytes;
+        return SG_OK;
+    }
     (void)snprintf(m->title, sizeof m->title, "%.95s", r->device[0] ? r->device : r->cpu);
     if (r->memory_bytes > 0) m->memory_bytes = (uint64_t)r->memory_bytes;
     if (r->threads > 0) m->units = (int)r->threads;
-    if (r->cores > 0) m->vcpus = (double)r->cores;
     return SG_OK;
 }
 
@@ -115,18 +128,27 @@ static void note_doubt(sg_fit *fit) {
     }
 }
 
-static sg_code fit_points(sg_fit *fit, const sg_run *run, const sg_point *const *points, const sg_fit_options *options,
-                          sg_status *status) {
+/* A run file may hold points of the processor and of the GPU: rates of one say nothing of the other's. */
+static size_t points_of(const sg_run *run, const sg_machine *machine, const sg_point **points) {
+    size_t n = 0;
+    for (size_t i = 0; i < run->n_points; i++)
+        if (strcmp(run->points[i].config.device, machine->device_class) == 0) points[n++] = &run->points[i];
+    for (size_t i = 0; n == 0 && i < run->n_points; i++) points[i] = &run->points[i];
+    return n ? n : run->n_points;
+}
+
+static sg_code fit_points(sg_fit *fit, const sg_run *run, const sg_point *const *points, size_t n,
+                          const sg_fit_options *options, sg_status *status) {
     char date[16], origin[120];
     time_t now = time(NULL);
     struct tm day;
     (void)strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &day));
-    (void)snprintf(origin, sizeof origin, "fit of %zu measured point(s), %s", run->n_points, date);
+    (void)snprintf(origin, sizeof origin, "fit of %zu measured point(s), %s", n, date);
     (void)snprintf(fit->machine.fitted_from, sizeof fit->machine.fitted_from, "%s", origin);
-    sg_code code = sg_fit_rates(points, run->n_points, origin, &fit->machine, status);
-    if (code == SG_OK) code = read_constants(points, run->n_points, origin, &fit->machine, status);
+    sg_code code = sg_fit_rates(points, n, origin, &fit->machine, status);
+    if (code == SG_OK) code = read_constants(points, n, origin, &fit->machine, status);
     if (code == SG_OK && options->probe_file) code = sg_fit_probe(options->probe_file, fit, status);
-    if (code == SG_OK) code = sg_fit_laws(fit, points, run->n_points, status);
+    if (code == SG_OK) code = sg_fit_laws(fit, points, n, status);
     if (code == SG_OK) code = sg_fit_observed(options->observed, options->n_observed, fit, status);
     if (code == SG_OK) code = residuals_of(fit, run, status);
     if (code == SG_OK) note_doubt(fit);
@@ -143,8 +165,10 @@ sg_code sg_fit_run(const sg_run *run, const sg_machine *prior, const sg_fit_opti
     sg_code code = start_machine(run, prior, &fit->machine, status);
     const sg_point **points = malloc(run->n_points * sizeof(const sg_point *));
     if (!points && code == SG_OK) code = sg_fail_memory(status, run->n_points * sizeof *points, "a fit");
-    for (size_t i = 0; points && i < run->n_points; i++) points[i] = &run->points[i];
-    if (code == SG_OK) code = fit_points(fit, run, points, options, status);
+    size_t n = points ? points_of(run, prior, points) : 0;
+    if (code == SG_OK && n < run->n_points)
+        sg_fit_note(fit, "%zu point(s) of another device than %s are left out", run->n_points - n, prior->device_class);
+    if (code == SG_OK) code = fit_points(fit, run, points, n, options, status);
     free(points);
     if (code != SG_OK) sg_fit_clear(fit);
     return code;

@@ -128,7 +128,10 @@ static sg_code run_on(session *s, const char *name, bool *here, sg_status *statu
     const sg_device_api *api;
     sg_bench bench;
     *here = false;
-    sg_code code = sg_module_device(name, &api, status);
+    const sg_device_choice choice = {
+        .device = name, .device_class = strcmp(name, "cuda") == 0 ? SG_DEVICE_CLASS_CUDA : SG_DEVICE_CLASS_CPU};
+    sg_code code = sg_device_ready(&choice, 1, status);
+    if (!code) code = sg_module_device(name, &api, status);
     if (code) return code;
     code = sg_bench_open(api, &s->options, &bench, status);
     *here = code == SG_OK;

@@ -205,7 +205,11 @@ int sg_cmd_gauge(const sg_args *args) {
     if (sg_device_choose(args, &g.choice, &status) != SG_OK ||
         sg_request_make(args, g.choice.device_class, &g.request, &status) != SG_OK)
         return sg_show_error(args, &status);
-    if (sg_device_choose_host(args, g.request.policy.framework, 0, &g.choice, &status) != SG_OK) {
+    if (g.choice.passed_over[0] && !args->quiet)
+        fprintf(stderr, "stepgauge: measuring on the CPU, the GPU is not ready: %s\n", g.choice.passed_over);
+    if (sg_device_ready(&g.choice, 1, &status) != SG_OK ||
+        sg_device_choose_host(args, g.request.policy.framework, 0, &g.choice, &status) != SG_OK ||
+        sg_device_has_sheet(args, &g.choice, 0, &status) != SG_OK) {
         sg_request_clear(&g.request);
         return sg_show_error(args, &status);
     }

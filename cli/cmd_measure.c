@@ -79,7 +79,7 @@ static void tell_known(const session *s) {
             c->envs > 0 ? "envs" : "batch", (long long)(c->envs > 0 ? c->envs : c->batch));
 }
 
-static sg_code measure_one(session *s, sg_request *request, int64_t batch, int workers, sg_status *status) {
+static sg_measure_options options_of(session *s, int workers) {
     sg_measure_options options =
         sg_measuring_options(s->args, &s->choice, s->stop, s->world.rank == 0 ? &s->progress : NULL);
     options.device_index = s->choice.device_class == SG_DEVICE_CLASS_CUDA ? s->world.local_rank : 0;
@@ -87,6 +87,11 @@ static sg_code measure_one(session *s, sg_request *request, int64_t batch, int w
     options.rank = s->world.rank;
     options.ranks = s->world.ranks;
     options.bootstrap = s->world.transport;
+    return options;
+}
+
+static sg_code measure_one(session *s, sg_request *request, int64_t batch, int workers, sg_status *status) {
+    sg_measure_options options = options_of(s, workers);
     request->policy.batch = batch;
     request->policy.ranks = s->world.ranks;
     bool known;
@@ -121,19 +126,50 @@ static sg_code measure_all(session *s, sg_request *request, bool *all_fit, sg_st
     return SG_OK;
 }
 
-/* Memory that nobody foresaw (workspaces, another process) is found out by trying. */
-static sg_code measure_largest(session *s, sg_request *request, sg_status *status) {
-    int64_t batch = 0;
-    request->policy.ranks = s->world.ranks;
-    sg_code code = sg_batch_auto(&s->choice, s->args, &s->world, &request->policy, &batch, status);
-    int workers = s->args->workers.n ? (int)s->args->workers.value[0] : 1;
-    for (; code == SG_OK; batch = sg_batch_below(batch)) {
-        if (s->world.rank == 0) fprintf(stderr, "stepgauge: trying batch %lld\n", (long long)batch);
-        code = measure_one(s, request, batch, workers, status);
-        if (code != SG_NO || batch == 1) break;
-        code = SG_OK;
-    }
+/* One iteration, of which only its fitting is of interest. */
+static sg_code try_batch(session *s, sg_request *request, int64_t batch, int workers, sg_status *status) {
+    if (s->world.rank == 0) fprintf(stderr, "stepgauge: trying batch %lld\n", (long long)batch);
+    sg_measure_options options = options_of(s, workers);
+    options.min_iterations = options.max_iterations = options.warmup = 1;
+    options.progress = NULL;
+    request->policy.batch = batch;
+    sg_point point;
+    sg_code code = sg_measure(&request->policy, &options, &point, status);
+    if (code == SG_OK) sg_point_clear(&point);
     return code;
+}
+
+/* What no walk foresees (workspaces, another process) is found out by trying: halving the interval between what fits and what
+ * does not, to the last 64th. SG_NO: not even one sample does. */
+static sg_code find_largest(session *s, sg_request *request, int64_t foreseen, int workers, int64_t *fits,
+                            sg_status *status) {
+    int64_t above = foreseen + 1, next = foreseen;
+    for (*fits = 0; above - *fits > 1 + *fits / 64; next = *fits + (above - *fits) / 2) {
+        sg_code code = try_batch(s, request, next, workers, status);
+        if (code == SG_OK)
+            *fits = next;
+        else if (code == SG_NO)
+            above = next;
+        else
+            return code;
+    }
+    return *fits ? SG_OK : sg_fail_in(status, "not even batch 1 fits");
+}
+
+/* A batch may stop fitting between its trial and its measurement: then a smaller one is taken. */
+static sg_code measure_largest(session *s, sg_request *request, sg_status *status) {
+    int64_t foreseen = 0, batch = 0;
+    int workers = s->args->workers.n ? (int)s->args->workers.value[0] : 1;
+    request->policy.ranks = s->world.ranks;
+    sg_code code = sg_batch_auto(&s->choice, s->args, &s->world, &request->policy, &foreseen, status);
+    if (code == SG_OK) code = find_largest(s, request, foreseen, workers, &batch, status);
+    if (code == SG_OK) code = measure_one(s, request, batch, workers, status);
+    while (code == SG_NO && batch > 1) {
+        batch = sg_batch_below(batch);
+        code = measure_one(s, request, batch, workers, status);
+    }
+    if (code != SG_OK && *s->stop) s->interrupted = true;
+    return s->interrupted ? SG_OK : code;
 }
 
 static int show(session *s, bool all_fit) {
@@ -166,7 +202,11 @@ static int measure_here(session *s) {
         sg_world_fail(&s->world, status.text);
         return sg_show_error(s->args, &status);
     }
-    code = sg_device_choose_host(s->args, request.policy.framework, s->world.local_rank, &s->choice, &status);
+    if (s->choice.passed_over[0] && s->world.rank == 0 && !s->args->quiet)
+        fprintf(stderr, "stepgauge: measuring on the CPU, the GPU is not ready: %s\n", s->choice.passed_over);
+    code = sg_device_ready(&s->choice, 1, &status);
+    if (code == SG_OK)
+        code = sg_device_choose_host(s->args, request.policy.framework, s->world.local_rank, &s->choice, &status);
     if (code == SG_OK && s->choice.emulates_host && s->world.rank == 0 && !s->args->quiet)
         fprintf(stderr, "stepgauge: the host takes the time of %s (--host native: its own)\n", s->choice.host_from);
     if (code == SG_OK && s->args->output && s->world.rank == 0)

@@ -7,16 +7,37 @@
 #include "kernels/nvidia/driver.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- which ------------------------------------------------------------------------------------------------------- */
 
-static bool gpu_is_ready(void) {
+static bool gpu_is_ready(char *why, size_t bytes) {
     sg_nvidia_driver driver;
     const sg_device_api *api;
-    sg_status ignored;
+    sg_status status;
+    why[0] = '\0';
     sg_nvidia_driver_look(NULL, &driver);
-    return driver.problem == SG_DRIVER_READY && driver.devices > 0 && sg_module_device("cuda", &api, &ignored) == SG_OK;
+    if (driver.problem == SG_DRIVER_NO_GPU) return false;
+    bool has_module = sg_module_device("cuda", &api, &status) == SG_OK;
+    if (driver.problem == SG_DRIVER_READY && driver.devices > 0 && has_module) return true;
+    (void)snprintf(why, bytes, "%s", driver.problem == SG_DRIVER_READY ? status.text : driver.text);
+    return false;
+}
+
+sg_code sg_device_ready(const sg_device_choice *choice, int64_t gpus, sg_status *status) {
+    if (choice->device_class != SG_DEVICE_CLASS_CUDA) return SG_OK;
+    sg_nvidia_driver driver;
+    sg_nvidia_driver_look(NULL, &driver);
+    if (driver.problem != SG_DRIVER_READY)
+        return sg_fail(status, SG_MACHINE,
+                       "no GPU can be used: %s; or take the processor, with --device cpu and --ranks", driver.text);
+    if (gpus <= driver.devices) return SG_OK;
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    return sg_fail(status, SG_BAD_INPUT, "--gpus %lld: %d can be seen here%s%.64s%s: use --gpus %d or fewer%s",
+                   (long long)gpus, driver.devices, visible ? " (CUDA_VISIBLE_DEVICES is '" : "",
+                   visible ? visible : "", visible ? "')" : "", driver.devices,
+                   visible ? ", or name more GPUs there" : "");
 }
 
 static sg_code check_words(const sg_args *a, sg_status *status) {
@@ -42,7 +63,8 @@ sg_code sg_device_choose(const sg_args *a, sg_device_choice *choice, sg_status *
                        "--cuda-graph, --host, --conv and --cuda-libs are about GPUs: leave them out with --device cpu");
     sg_code code = check_words(a, status);
     if (code != SG_OK) return code;
-    if (cuda || a->gpus.n || (!cpu && asks_cuda) || (!cpu && gpu_is_ready())) {
+    if (cuda || a->gpus.n || (!cpu && asks_cuda) ||
+        (!cpu && gpu_is_ready(choice->passed_over, sizeof choice->passed_over))) {
         choice->device = "cuda";
         choice->device_class = SG_DEVICE_CLASS_CUDA;
     }
@@ -61,6 +83,19 @@ sg_code sg_device_look(const sg_args *a, int index, sg_device_info *info, sg_sta
     code = api->info(device, info, status);
     api->close(device);
     return code;
+}
+
+sg_code sg_device_has_sheet(const sg_args *a, const sg_device_choice *choice, int index, sg_status *status) {
+    if (a->machine || choice->device_class != SG_DEVICE_CLASS_CUDA) return SG_OK;
+    sg_device_info info;
+    sg_machine machine;
+    sg_code code = sg_device_look(a, index, &info, status);
+    if (code != SG_OK) return code;
+    if (sg_machine_match(NULL, "cuda", info.name, info.memory_bytes, &machine, NULL) != SG_OK)
+        return sg_fail(status, SG_BAD_INPUT,
+                       "GPU '%.90s' has no data sheet of its own: name the nearest with --machine", info.name);
+    sg_machine_clear(&machine);
+    return SG_OK;
 }
 
 static sg_code load_machine(const sg_args *a, int index, sg_machine *machine, sg_device_choice *choice,

@@ -69,11 +69,11 @@ static bool is_ppo(const sg_point *p) {
 
 json_t *sg_json_point(const sg_point *p) {
     const sg_point_config *c = &p->config;
-    json_t *object =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "policy", c->policy, "framework",
-                  c->framework, "device", c->device, "precision", c->precision, "host", c->host, "settings",
-                  c->settings, "threads", (json_int_t)c->threads, "batch", (json_int_t)c->batch, "ranks",
-                  (json_int_t)c->ranks, "workers", (json_int_t)c->workers, "iterations", (json_int_t)p->iterations);
+    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "policy", c->policy,
+                               "framework", c->framework, "device", c->device, "precision", c->precision, "host",
+                               c->host, "execution", c->execution, "settings", c->settings, "threads",
+                               (json_int_t)c->threads, "batch", (json_int_t)c->batch, "ranks", (json_int_t)c->ranks,
+                               "workers", (json_int_t)c->workers, "iterations", (json_int_t)p->iterations);
     for (int q = 0; q < SG_Q_COUNT; q++) {
         bool ppo_only = q >= SG_Q_COLLECTION;
         if (!ppo_only || is_ppo(p)) sg_json_statistic(object, sg_quantity_name((sg_quantity)q), &p->q[q]);

@@ -4,6 +4,7 @@
 #include "cli/interrupt.h"
 #include "cli/measuring.h"
 #include "kernels/tcp/tcp.h"
+#include "sim/durable_file.h"
 #include "sim/rank_variables.h"
 #include "sim/spawn_ranks.h"
 
@@ -171,8 +172,29 @@ static int show_file(const sg_args *args, const char *path, sg_world_show show, 
     return result;
 }
 
+/* Before any process is started: as many GPUs as the largest number of ranks. */
+static sg_code check_gpus(const sg_args *args, sg_status *status) {
+    sg_device_choice choice;
+    int64_t most = 1;
+    sg_code code = sg_device_choose(args, &choice, status);
+    for (size_t i = 0; i < args->ranks.n; i++)
+        if (args->ranks.value[i] > most) most = args->ranks.value[i];
+    return code == SG_OK ? sg_device_ready(&choice, most, status) : code;
+}
+
+/* Ranks that were killed leave their lock and an unfinished file behind. */
+static void remove_leftovers(const char *output) {
+    sg_file_lock lock;
+    if (sg_file_lock_take(output, &lock, NULL) != SG_OK) return;
+    char path[4096];
+    int n = snprintf(path, sizeof path, "%s.tmp", output);
+    if (n > 0 && (size_t)n < sizeof path) (void)unlink(path);
+    sg_file_lock_release(&lock);
+}
+
 int sg_world_launch(const sg_args *args, const volatile int *stop, sg_world_show show) {
     sg_status status;
+    if (check_gpus(args, &status) != SG_OK) return sg_show_error(args, &status);
     char scratch[] = "/tmp/stepgauge-ranks-XXXXXX", path[64];
     const char *output = args->output;
     if (!output) {
@@ -191,6 +213,7 @@ int sg_world_launch(const sg_args *args, const volatile int *stop, sg_world_show
         result = exit_status;
     }
     if (*stop) result = SG_EXIT_INTERRUPTED;
+    remove_leftovers(output);
     result = show_file(args, output, show, result);
     if (output == path) {
         (void)unlink(path);

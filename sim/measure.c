@@ -54,11 +54,13 @@ static sg_code explain_full_gpu(const session *s, sg_status *status) {
     uint64_t needed = 0;
     if (sg_training_reserved_bytes(s->training, s->ranks, &needed, NULL) != SG_OK || needed <= s->info.free_bytes)
         return SG_NO; /* refused for another reason, or a matter of fragments: the device's own words stay */
+    int digits = s->info.free_bytes < UINT64_C(1) << 30 ? 3 : 1;
     return sg_fail(
         status, SG_NO,
-        "batch %lld does not fit: needs %.1f GiB, %.1f GiB free on %s: take a smaller batch (--batch auto finds "
+        "batch %lld does not fit: needs %.*f GiB, %.*f GiB free on %s: take a smaller batch (--batch auto finds "
         "the largest), accumulate, or use a lower precision",
-        (long long)s->training->batch, (double)needed / 0x1p30, (double)s->info.free_bytes / 0x1p30, s->info.name);
+        (long long)s->training->batch, digits, (double)needed / 0x1p30, digits, (double)s->info.free_bytes / 0x1p30,
+        s->info.name);
 }
 
 /* On host memory a training that does not fit ends in a killed process, not in an error: so it is asked before. */
@@ -346,6 +348,21 @@ static sg_code run_protocol(session *s, sg_point *p, sg_status *status) {
     return s->ranks > 1 ? sg_measure_gather(s->options->bootstrap, p, status) : SG_OK;
 }
 
+/* " on rank 1, GPU 1 (0000:41:00.0)", "" for one CPU. */
+static void tell_where(const session *s, char *where, size_t bytes) {
+    int n = s->ranks > 1 ? snprintf(where, bytes, " on rank %d", s->options->rank) : 0;
+    where[n] = '\0';
+    if (strcmp(s->config->device, "cuda") != 0) return;
+    (void)snprintf(where + n, bytes - (size_t)n, "%s GPU %d%s%.20s%s", n ? "," : " on", s->options->device_index,
+                   s->info.bus[0] ? " (" : "", s->info.bus, s->info.bus[0] ? ")" : "");
+}
+
+static sg_code fail_measuring(const session *s, sg_status *status) {
+    char where[64];
+    tell_where(s, where, sizeof where);
+    return sg_fail_in(status, "measuring %s, batch %lld%s", s->training->policy, (long long)s->training->batch, where);
+}
+
 sg_code sg_measure_training(const sg_training *training, const sg_device_api *api, const sg_point_config *config,
                             const sg_measure_options *options, sg_point *point, sg_status *status) {
     sg_status unheard;
@@ -368,7 +385,7 @@ sg_code sg_measure_training(const sg_training *training, const sg_device_api *ap
     if (code) {
         sg_point_clear(point);
         memset(point, 0, sizeof *point);
-        return sg_fail_in(status, "measuring %s, batch %lld", training->policy, (long long)training->batch);
+        return fail_measuring(&s, status);
     }
     return SG_OK;
 }

@@ -211,7 +211,7 @@ cudaError_t cudaRuntimeGetVersion(int *version) {
 }
 cudaError_t cudaGetDeviceCount(int *count) {
     SG_EMU_ENTER();
-    if (state.driver == 0) return sg_emu_set_error(cudaErrorInsufficientDriver);
+    if (state.driver < 13000) return sg_emu_set_error(cudaErrorInsufficientDriver);
     *count = state.devices;
     return state.devices ? cudaSuccess : sg_emu_set_error(cudaErrorNoDevice);
 }
