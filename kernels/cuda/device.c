@@ -17,6 +17,8 @@ sg_code sg_cuda_check(cudaError_t error, const char *what, sg_status *status) {
         remedy = "the driver is older than CUDA 13 needs: install driver 580 or newer";
     else if (error == cudaErrorNoDevice || error == cudaErrorInvalidDevice)
         remedy = "look at CUDA_VISIBLE_DEVICES and 'stepgauge devices'";
+    else if (error == cudaErrorNoKernelImageForDevice)
+        remedy = "this build has no code for the GPU: take the package, or build with -DSG_CUDA_ARCHITECTURES=all";
     else if (error == cudaErrorLaunchFailure || error == cudaErrorIllegalAddress || error == cudaErrorECCUncorrectable)
         remedy = "the GPU was lost or a kernel failed: look at 'dmesg' for Xid lines and start again";
     return sg_fail(status, SG_MACHINE, "%s: %s (%s); %s", what, cudaGetErrorString(error), cudaGetErrorName(error),

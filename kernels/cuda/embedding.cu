@@ -23,7 +23,7 @@ struct indices {
 
 /* ---- gather ---------------------------------------------------------------------------------------------------------------- */
 
-struct bytes_16 {
+struct alignas(16) bytes_16 {
     uint64_t at[2];
 };
 template <typename U> __device__ __forceinline__ U all_ones() {

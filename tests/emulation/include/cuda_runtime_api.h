@@ -25,6 +25,7 @@ typedef enum cudaError {
     cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
+    cudaErrorNoKernelImageForDevice = 209,
     cudaErrorECCUncorrectable = 214,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
