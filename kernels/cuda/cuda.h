@@ -20,7 +20,7 @@ struct sg_device {
     int capability; /* 10 x major + minor */
     int units;      /* SMs */
     bool bf16, benchmark;
-    uint64_t part_bytes; /* ops that can go through in parts take no more workspace than about this */
+    uint64_t part_bytes;   /* ops that can go through in parts take no more workspace than about this */
     char library_dir[512]; /* "" : none */
     cudaStream_t stream[SG_STREAM_COUNT];
     double host_s[SG_HOST_CLASS_COUNT + 1];
@@ -141,6 +141,8 @@ sg_cuda_draw sg_cuda_draw_of(const sg_call *call);
 /* Makes `device` the calling thread's. Every function of the table begins with it: ranks may be threads. */
 sg_code sg_cuda_use(sg_device *device, sg_status *status);
 double sg_cuda_now(sg_device *device);
+/* Spins until the emulated host has done what it was given. */
+void sg_cuda_spend_host(sg_device *device);
 /* Blocks of `threads` threads that cover `count`, at most 8 per SM times 4 waves: kernels stride over the rest. */
 unsigned sg_cuda_blocks(const sg_device *device, int64_t count, int threads);
 

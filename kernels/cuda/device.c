@@ -78,6 +78,16 @@ static sg_code check_capability(const struct cudaDeviceProp *p, sg_status *statu
                    p->name, p->major, p->minor);
 }
 
+/* cuBLAS and cuDNN would take another precision than the program asks for, and points would bear the wrong name. */
+static sg_code check_environment(sg_status *status) {
+    const char *override = getenv("NVIDIA_TF32_OVERRIDE");
+    if (!override || !*override) return SG_OK;
+    return sg_fail(status, SG_BAD_INPUT,
+                   "NVIDIA_TF32_OVERRIDE=%.16s is set and would change the precision of products unseen: unset it and "
+                   "choose with --precision",
+                   override);
+}
+
 static sg_code check_index(int index, sg_status *status) {
     int count = 0;
     sg_code code = sg_cuda_check(cudaGetDeviceCount(&count), "counting GPUs", status);
@@ -98,7 +108,8 @@ static uint64_t part_bytes_of(uint64_t memory_bytes) {
 static sg_code cuda_open(const sg_device_options *options, sg_device **out, sg_status *status) {
     *out = NULL;
     struct cudaDeviceProp properties;
-    sg_code code = check_index(options->index, status);
+    sg_code code = check_environment(status);
+    if (code == SG_OK) code = check_index(options->index, status);
     if (code == SG_OK)
         code =
             sg_cuda_check(cudaGetDeviceProperties(&properties, options->index), "reading the GPU's properties", status);
@@ -246,14 +257,19 @@ double sg_cuda_now(sg_device *device) {
     return (double)at.tv_sec + 1e-9 * (double)at.tv_nsec;
 }
 
+void sg_cuda_spend_host(sg_device *device) {
+    while (sg_cuda_now(device) < device->host_due_s) {
+    }
+}
+
 /* The framework's host would be free again at host_due_s. What our own calls took meanwhile is part of it, so this waits for
  * the end of the work before, not for the whole of its own; spinning, as a busy interpreter does. */
 static sg_code cuda_host_work(sg_device *device, sg_host_class cls, int64_t count, sg_status *status) {
     (void)status;
     if (!device->emulates_host || device->recording) return SG_OK;
+    sg_cuda_spend_host(device);
     double now = sg_cuda_now(device);
     if (device->host_due_s < now) device->host_due_s = now;
-    while (now < device->host_due_s) now = sg_cuda_now(device);
     device->host_due_s += device->host_s[cls] * (double)count;
     if (cls == SG_HOST_OPTIMIZER) device->host_due_s += device->host_s[SG_HOST_CLASS_COUNT];
     return SG_OK;

@@ -43,6 +43,7 @@ sg_code sg_cuda_stream_wait(sg_device *device, sg_stream stream, sg_status *stat
     if (code == SG_OK && device->recording)
         code = sg_fail(status, SG_BAD_INPUT, "the host cannot wait for the GPU while work is recorded");
     if (code != SG_OK) return code;
+    sg_cuda_spend_host(device); /* the framework gets to its blocking read only now */
     if (device->comm)
         code = wait_watching_peers(device, stream, status);
     else

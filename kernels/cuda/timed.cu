@@ -3,20 +3,21 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/platform.h"
 
-static __global__ void spin(long long cycles) {
+/* By the GPU's clock of nanoseconds, whatever its frequency is; it counts in steps of up to a microsecond. */
+static __global__ void spin(unsigned long long ns) {
 #if defined(__CUDACC__)
-    long long start = clock64();
-    while (clock64() - start < cycles) {
-    }
+    unsigned long long start, now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
+    do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    while (now - start < ns);
 #else
-    (void)cycles;
+    (void)ns;
 #endif
 }
 
 extern "C" sg_code sg_cuda_delay(sg_device *device, cudaStream_t stream, double microseconds, sg_status *status) {
-    const double CYCLES_PER_US = 1500; /* about: GPUs run at 1 to 2.5 GHz */
     (void)device;
-    return sg_cuda_check(SG_LAUNCH(spin, dim3(1), dim3(1), stream, (long long)(microseconds * CYCLES_PER_US)),
+    return sg_cuda_check(SG_LAUNCH(spin, dim3(1), dim3(1), stream, (unsigned long long)(1e3 * microseconds)),
                          "launching a delay", status);
 }
 
