@@ -11,7 +11,7 @@ ctest --preset release
 
 scripts/format.sh --check
 scripts/setup.sh asan
-ctest --preset asan -LE slow
+ctest --preset asan -LE slow -j2
 scripts/setup.sh tsan threads_tests
 ctest --preset tsan -L threads --no-tests=error
 scripts/setup.sh clang stepgauge
