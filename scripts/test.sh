@@ -14,5 +14,5 @@ scripts/setup.sh asan
 ctest --preset asan -LE slow -j2
 scripts/setup.sh tsan threads_tests
 ctest --preset tsan -L threads --no-tests=error
-scripts/setup.sh clang stepgauge
+scripts/setup.sh clang stepgauge sg_module_cuda_emulated
 scripts/fuzz.sh --smoke
