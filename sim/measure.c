@@ -35,6 +35,7 @@ typedef struct session {
     sg_record record;
     sg_host_state before;
     sg_gpu_watch *gpu;           /* NULL: no GPU, or its driver tells nothing */
+    bool agreed;                 /* all ranks know that it failed, and where */
     double start_s, iteration_s; /* when it all began; wall time of the latest iteration, both halves */
 } session;
 
@@ -137,9 +138,25 @@ static sg_code open_walker(session *s, sg_status *status) {
     return sg_walker_open(t, &walk, &s->walker, status);
 }
 
-/* One rank that cannot must not leave the others waiting for it. */
+/* "rank 1, GPU 1 (0000:41:00.0)", "" for one CPU. */
+static void tell_where(const session *s, char *where, size_t bytes) {
+    int n = s->ranks > 1 ? snprintf(where, bytes, "rank %d", s->options->rank) : 0;
+    where[n] = '\0';
+    if (strcmp(s->config->device, "cuda") != 0) return;
+    (void)snprintf(where + n, bytes - (size_t)n, "%sGPU %d%s%.20s%s", n ? ", " : "", s->options->device_index,
+                   s->info.bus[0] ? " (" : "", s->info.bus, s->info.bus[0] ? ")" : "");
+}
+
+/* One rank that cannot must not leave the others waiting for it. What it says of itself reaches all. */
 static sg_code agree(session *s, sg_code code, sg_status *status) {
-    return s->ranks == 1 ? code : sg_ranks_agree(s->options->bootstrap, code, status);
+    if (s->ranks == 1) return code;
+    char where[64];
+    tell_where(s, where, sizeof where);
+    if (code == SG_NO && s->info.caching) code = explain_full_gpu(s, status);
+    if (code) code = sg_fail_in(status, "%s", where);
+    code = sg_ranks_agree(s->options->bootstrap, code, status);
+    if (code) s->agreed = true;
+    return code;
 }
 
 static sg_code open_session(session *s, sg_status *status) {
@@ -236,11 +253,21 @@ static sg_code interrupted(sg_status *status) {
 
 /* An iteration in which nobody waits for anybody, so that a rank that runs out of memory can say so. */
 static sg_code try_alone(session *s, sg_status *status) {
+    enum { UNTIL_SETTLED = 2 }; /* the optimizer's state is born in the middle of the first */
     if (s->ranks == 1) return SG_OK;
+    sg_code code = SG_OK;
     sg_walker_set_communication(s->walker, false);
-    sg_code code = agree(s, sg_walker_iteration(s->walker, NULL, status), status);
+    for (int i = 0; i < UNTIL_SETTLED && !code; i++) code = sg_walker_iteration(s->walker, NULL, status);
+    code = agree(s, code, status);
     sg_walker_set_communication(s->walker, true);
     return code;
+}
+
+/* A rank whose memory is full only now cannot say so to others who wait for its exchange: it ends, and they with it. */
+static sg_code full_too_late(sg_status *status) {
+    sg_status full = *status;
+    return sg_fail(status, SG_MACHINE, "%.400s; it fitted before the ranks exchanged anything: take a smaller batch",
+                   full.text);
 }
 
 /* The first iterations pay for pages, packed weights, first primitives; they are not counted. */
@@ -348,19 +375,11 @@ static sg_code run_protocol(session *s, sg_point *p, sg_status *status) {
     return s->ranks > 1 ? sg_measure_gather(s->options->bootstrap, p, status) : SG_OK;
 }
 
-/* " on rank 1, GPU 1 (0000:41:00.0)", "" for one CPU. */
-static void tell_where(const session *s, char *where, size_t bytes) {
-    int n = s->ranks > 1 ? snprintf(where, bytes, " on rank %d", s->options->rank) : 0;
-    where[n] = '\0';
-    if (strcmp(s->config->device, "cuda") != 0) return;
-    (void)snprintf(where + n, bytes - (size_t)n, "%s GPU %d%s%.20s%s", n ? "," : " on", s->options->device_index,
-                   s->info.bus[0] ? " (" : "", s->info.bus, s->info.bus[0] ? ")" : "");
-}
-
 static sg_code fail_measuring(const session *s, sg_status *status) {
-    char where[64];
-    tell_where(s, where, sizeof where);
-    return sg_fail_in(status, "measuring %s, batch %lld%s", s->training->policy, (long long)s->training->batch, where);
+    char where[64] = "";
+    if (!s->agreed) tell_where(s, where, sizeof where); /* else it was told */
+    return sg_fail_in(status, "measuring %s, batch %lld%s%s", s->training->policy, (long long)s->training->batch,
+                      where[0] ? " on " : "", where);
 }
 
 sg_code sg_measure_training(const sg_training *training, const sg_device_api *api, const sg_point_config *config,
@@ -380,7 +399,8 @@ sg_code sg_measure_training(const sg_training *training, const sg_device_api *ap
     sg_host_reset_peak_resident();
     sg_code code = open_session(&s, status);
     if (!code) code = run_protocol(&s, point, status);
-    if (code == SG_NO && s.info.caching) code = explain_full_gpu(&s, status);
+    if (code == SG_NO && s.info.caching && !s.agreed) code = explain_full_gpu(&s, status);
+    if (code == SG_NO && s.ranks > 1 && !s.agreed) code = full_too_late(status);
     close_session(&s);
     if (code) {
         sg_point_clear(point);

@@ -18,8 +18,8 @@ extern "C" {
 
 /* ---- settings -----------------------------------------------------------------------------------------------------
  * From $STEPGAUGE_EMULATION when the library is loaded: "gpus=2,memory_mib=4096,capability=90,driver=13000,order=3,fail=17",
- * "lost=1" (a device that is lost already), "lose=1,lose_after=900" (it is lost by that many calls of a process that uses it),
- * "other_model=1" (that card has another name). CUDA_VISIBLE_DEVICES chooses cards by index, as in CUDA. */
+ * "lost=1" (a device that is lost already), "lose=1,lose_after=900" (it is lost with that copy of a process that uses it),
+ * "other_model=1" (that card has another name), "small=1,small_mib=40" (and that one less memory). CUDA_VISIBLE_DEVICES chooses cards by index, as in CUDA. */
 enum { SG_EMU_DEVICES_MOST = 16 };
 SG_EMU_API void sg_emu_set_devices(int count);              /* visible devices; before a device is used */
 SG_EMU_API void sg_emu_set_capability(int ten_major_minor); /* 75 .. 120 */
@@ -31,7 +31,7 @@ SG_EMU_API void sg_emu_set_order(unsigned order);
 /* The device answers cudaErrorLaunchFailure to everything from now on, as a lost GPU does; false: it works again,
  * also after a kernel that failed. */
 SG_EMU_API void sg_emu_lose_device(int device, bool lost);
-/* It is lost with the nth call from now of a thread that uses it; 0: it is not. */
+/* It is lost with the nth cudaMemcpyAsync from now of a thread that uses it; 0: it is not. */
 SG_EMU_API void sg_emu_lose_after(int device, int64_t nth);
 
 /* ---- calls and injected failures ------------------------------------------------------------------------------------ */

@@ -40,8 +40,8 @@ static cudaError_t take(void **pointer, size_t bytes, bool pinned) {
     sg_emu_lock();
     cudaError_t error = sg_emu_forbid_while_thread_records();
     if (!error) error = sg_emu_device_error(device);
-    if (!error && !pinned && (bytes > e->memory_bytes || e->used_bytes[device] > e->memory_bytes - bytes))
-        error = cudaErrorMemoryAllocation;
+    size_t most = sg_emu_memory_of(device);
+    if (!error && !pinned && (bytes > most || e->used_bytes[device] > most - bytes)) error = cudaErrorMemoryAllocation;
     size_t rounded = rounded_bytes(bytes);
     sg_emu_segment *s = error ? NULL : calloc(1, sizeof *s);
     void *base = NULL;
@@ -146,8 +146,9 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
     sg_emu_lock();
     sg_emu_state *e = sg_emu();
     size_t used = e->used_bytes[sg_emu_current()];
-    *total_bytes = e->memory_bytes;
-    *free_bytes = used < e->memory_bytes ? e->memory_bytes - used : 0;
+    size_t all = sg_emu_memory_of(sg_emu_current());
+    *total_bytes = all;
+    *free_bytes = used < all ? all - used : 0;
     cudaError_t error = sg_emu_device_error(sg_emu_current());
     sg_emu_unlock();
     return sg_emu_set_error(error);

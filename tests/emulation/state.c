@@ -20,6 +20,8 @@ static void take_setting(const char *name, long long value) {
     if (strcmp(name, "order") == 0) sg_emu_set_order((unsigned)value);
     if (strcmp(name, "fail") == 0) sg_emu_fail_call(value);
     if (strcmp(name, "lost") == 0) sg_emu_lose_device((int)value, true);
+    if (strcmp(name, "small") == 0) state.small = (int)value;
+    if (strcmp(name, "small_mib") == 0) state.small_bytes = (size_t)value << 20;
     if (strcmp(name, "lose") == 0) state.lose = (int)value;
     if (strcmp(name, "lose_after") == 0) sg_emu_lose_after(state.lose, value);
     if (strcmp(name, "other_model") == 0) state.other_model = (int)value;
@@ -51,7 +53,7 @@ __attribute__((constructor)) static void start(void) {
     state.capability = 90;
     state.driver = 13000;
     state.memory_bytes = (size_t)4 << 30;
-    state.other_model = -1;
+    state.other_model = state.small = -1;
     for (int i = 0; i < SG_EMU_DEVICES_MOST; i++) state.card[i] = i;
     const char *text = getenv("STEPGAUGE_EMULATION");
     while (text && *text) {
@@ -93,6 +95,9 @@ void sg_emu_set_capability(int capability) {
 }
 void sg_emu_set_memory(size_t bytes) {
     state.memory_bytes = bytes;
+}
+size_t sg_emu_memory_of(int device) {
+    return state.card[device] == state.small ? state.small_bytes : state.memory_bytes;
 }
 void sg_emu_set_driver(int version) {
     state.driver = version;
@@ -231,7 +236,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
     if (device < 0 || device >= state.devices) return sg_emu_set_error(cudaErrorInvalidDevice);
     memset(p, 0, sizeof *p);
     snprintf(p->name, sizeof p->name, "Emulated GPU%s", state.card[device] == state.other_model ? " II" : "");
-    p->totalGlobalMem = state.memory_bytes;
+    p->totalGlobalMem = sg_emu_memory_of(device);
     p->sharedMemPerBlock = 48 << 10;
     p->major = state.capability / 10;
     p->minor = state.capability % 10;

@@ -78,6 +78,8 @@ typedef struct sg_emu_state {
     size_t memory_bytes, used_bytes[SG_EMU_DEVICES_MOST];
     int card[SG_EMU_DEVICES_MOST]; /* by device: which of the machine's, as CUDA_VISIBLE_DEVICES chose */
     int other_model, lose;         /* card with another name; device that "lose_after" means */
+    int small;                     /* card with small_bytes of memory */
+    size_t small_bytes;
     bool lost[SG_EMU_DEVICES_MOST]; /* read and written atomically: not everyone has the lock */
     bool faulted[SG_EMU_DEVICES_MOST]; /* a kernel failed: sticky */
     sg_emu_segment *segments;
@@ -103,6 +105,7 @@ cudaError_t sg_emu_record(struct sg_emu_graph *graph, sg_emu_body *body);
  * the recording, unless that is relaxed, or (thread-local ones) another thread's. With the lock held. */
 cudaError_t sg_emu_forbid_while_thread_records(void);
 double sg_emu_now_s(void);
+size_t sg_emu_memory_of(int device);
 /* The allocation that holds all bytes, or NULL. With the lock held. */
 sg_emu_segment *sg_emu_segment_of(const void *at, size_t bytes);
 
