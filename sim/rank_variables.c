@@ -130,6 +130,13 @@ static const launcher known[] = {
     {"torchrun", "RANK", "WORLD_SIZE", NULL, "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", meet_by_torchrun},
 };
 
+/* srun --gpus-per-task=1 shows every rank a GPU of its own, and only that one: number 0, whichever it is. Other launchers show
+ * all ranks the same GPUs; one alone for two ranks must then be an error, not shared. */
+static bool gave_one_gpu(const launcher *l) {
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    return strcmp(l->name, "srun") == 0 && visible && *visible && !strchr(visible, ',');
+}
+
 static sg_code read_places(const launcher *l, sg_rank_variables *v, sg_status *status) {
     v->local_rank = -1;
     sg_code code = read_number(l->rank, &v->rank, status);
@@ -140,6 +147,7 @@ static sg_code read_places(const launcher *l, sg_rank_variables *v, sg_status *s
         code = sg_fail(status, SG_BAD_INPUT, "%s says this is rank %d of %d ranks: there is none: unset %s", l->name,
                        v->rank, v->ranks, l->rank);
     if (v->local_rank < 0) v->local_rank = v->local_ranks > 0 ? v->rank % v->local_ranks : v->rank;
+    if (gave_one_gpu(l)) v->local_rank = 0;
     return code;
 }
 

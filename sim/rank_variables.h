@@ -16,7 +16,7 @@ typedef enum sg_rank_meeting {
 typedef struct sg_rank_variables {
     bool found;
     int rank, ranks;      /* ranks 0: the launcher does not tell */
-    int local_rank;       /* among those on this machine: which GPU is its */
+    int local_rank;       /* among those on this machine: which of the GPUs that it sees is its */
     int local_ranks;      /* on this machine; 0: the launcher does not tell */
     const char *launcher; /* "mpirun", "srun", "torchrun" ... */
     sg_rank_meeting meeting;

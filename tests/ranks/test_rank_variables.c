@@ -172,6 +172,12 @@ static void by_slurm(void **state) {
     assert_string_equal(v.launcher, "srun");
     assert_true(v.rank == 3 && v.ranks == 4 && v.local_rank == 1 && v.meeting == SG_MEET_TCP);
     assert_string_equal(v.address, "gpu07");
+    /* a GPU for each task: every one sees its own as the first */
+    assert_int_equal(setenv("CUDA_VISIBLE_DEVICES", "0,1", 1), 0);
+    assert_int_equal(read_well().local_rank, 1);
+    assert_int_equal(setenv("CUDA_VISIBLE_DEVICES", "1", 1), 0);
+    assert_int_equal(read_well().local_rank, 0);
+    assert_int_equal(unsetenv("CUDA_VISIBLE_DEVICES"), 0);
     assert_true(v.port >= 20000 && v.port + v.ports <= 30000 && v.ports > 1);
     int port = v.port;
     assert_int_equal(setenv("SLURM_STEP_ID", "3", 1), 0);
