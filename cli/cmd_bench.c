@@ -192,7 +192,9 @@ static int bench_here(session *s) {
     if (code && s->interrupted) code = SG_OK;
     sg_run_writer_close(s->writer);
     sg_progress_end(&s->progress);
-    int result = code ? sg_show_error(s->args, &status) : show(s);
+    int result = code ? (int)code : show(s);
+    if (code && sg_world_speaks(&s->world)) result = sg_show_error(s->args, &status);
+    if (code) sg_world_fail(&s->world, status.text); /* else the others wait for its exchange */
     free(s->report.micros);
     free(s->report.omissions);
     return result;

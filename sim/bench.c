@@ -86,6 +86,8 @@ sg_code sg_bench_run(sg_bench *b, sg_bench_kind kind, sg_status *status) {
     if ((unsigned)kind >= SG_BENCH_KINDS) return sg_fail(status, SG_BAD_INPUT, "there is no benchmark %d", (int)kind);
     b->gpu = sg_gpu_watch_start(&b->info);
     sg_code code = run[kind](b, status);
+    /* Leaving NCCL in order waits for the others, who may wait for this rank's exchange. */
+    if (code && b->comm && strcmp(b->info.kind, "cuda") == 0) b->api->comm_abort(b->device, b->comm);
     sg_code lost = stop_watching(b, status);
     return lost ? lost : code; /* a GPU that fell off the bus is why its calls fail */
 }

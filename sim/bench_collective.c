@@ -1,8 +1,10 @@
 /* bench_collective.c: collectives over sizes, alone and beside products; the times are those of the slowest rank. */
 #include "sim/bench_exchange.h"
+#include "sim/measure_ranks.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "sim/clock.h"
 
@@ -291,6 +293,24 @@ static sg_code check_options(const sg_bench_options *o, sg_status *status) {
     return SG_OK;
 }
 
+/* The slowest GPU or link sets the pace: such figures belong to no single model. */
+static sg_code note_models(sg_bench *b, sg_status *status) {
+    char text[160];
+    size_t models = 1;
+    sg_transport *t = b->options.bootstrap;
+    if (strcmp(b->info.kind, "cuda") != 0 || !t || !t->api->broadcast) return SG_OK;
+    sg_code code = sg_rank_models(t, b->info.name, text, sizeof text, &models, status);
+    for (size_t i = 0; !code && models > 1 && i < b->n_micros; i++) {
+        sg_micro *m = &b->micros[i];
+        size_t used = strlen(m->disturbed_why);
+        m->disturbed = true;
+        m->fits_rates = false;
+        (void)snprintf(m->disturbed_why + used, sizeof m->disturbed_why - used, "%sGPUs of different models: %s",
+                       used ? "; " : "", text);
+    }
+    return code;
+}
+
 sg_code sg_bench_collective(sg_bench *b, sg_status *status) {
     const sg_bench_options *o = &b->options;
     static const sg_bench_precision single = {"fp32", SG_F32, SG_COMPUTE_F32};
@@ -302,5 +322,5 @@ sg_code sg_bench_collective(sg_bench *b, sg_status *status) {
     b->planned = n_precisions * n_sizes * SG_COLLECTIVES * RECORDS;
     for (size_t p = 0; !code && p < n_precisions && !b->interrupted; p++)
         code = all_sizes(b, &precisions[p], sizes, n_sizes, status);
-    return code;
+    return code ? code : note_models(b, status);
 }

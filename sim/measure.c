@@ -173,6 +173,12 @@ static sg_code stop_watching(session *s, sg_gpu_conditions *conditions, sg_code 
     return lost ? lost : code;
 }
 
+/* Leaving NCCL in order waits for the others, who wait for this rank's exchange. On CPUs the communicator is the transport,
+ * which the caller ends, with the reason. */
+static void abort_comm(session *s) {
+    if (s->comm && strcmp(s->info.kind, "cuda") == 0) s->api->comm_abort(s->device, s->comm);
+}
+
 static void close_session(session *s) {
     sg_walker_close(s->walker);
     sg_environment_close(s->environment);
@@ -401,6 +407,7 @@ sg_code sg_measure_training(const sg_training *training, const sg_device_api *ap
     if (!code) code = run_protocol(&s, point, status);
     if (code == SG_NO && s.info.caching && !s.agreed) code = explain_full_gpu(&s, status);
     if (code == SG_NO && s.ranks > 1 && !s.agreed) code = full_too_late(status);
+    if (code && !s.agreed) abort_comm(&s);
     close_session(&s);
     if (code) {
         sg_point_clear(point);

@@ -55,35 +55,43 @@ static void count_model(model *models, size_t *n, const char *name) {
     (void)snprintf(models[(*n)++].name, SG_NAME_BYTES, "%s", name);
 }
 
-/* A step takes as long as the slowest GPU: such figures belong to no single model. */
-static void note_mixture(sg_point *p, const model *models, size_t n) {
-    char text[sizeof p->gpu.name] = "", why[160];
+static void write_models(const model *models, size_t n, char *text, size_t bytes) {
     size_t used = 0;
-    for (size_t i = 0; i < n && used < sizeof text; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%d x %s", i ? " + " : "", models[i].ranks,
-                                 models[i].name);
+    text[0] = '\0';
+    for (size_t i = 0; i < n && used < bytes; i++)
+        used +=
+            (size_t)snprintf(text + used, bytes - used, "%s%d x %s", i ? " + " : "", models[i].ranks, models[i].name);
+}
+
+/* Each rank's name in turn reaches all: ranks need not know each other's memory. */
+sg_code sg_rank_models(sg_transport *t, const char *own, char *text, size_t bytes, size_t *count, sg_status *status) {
+    model *models = calloc((size_t)t->ranks, sizeof *models);
+    sg_code code = models ? SG_OK : sg_fail_memory(status, (uint64_t)t->ranks * sizeof *models, "names of GPUs");
+    *count = 0;
+    for (int r = 0; r < t->ranks && code == SG_OK; r++) {
+        char name[SG_NAME_BYTES];
+        (void)snprintf(name, sizeof name, "%s", own);
+        code = t->api->broadcast(t, name, sizeof name, r, status);
+        name[sizeof name - 1] = '\0';
+        if (code == SG_OK) count_model(models, count, name);
+    }
+    if (code == SG_OK) write_models(models, *count, text, bytes);
+    free(models);
+    return code;
+}
+
+/* A step takes as long as the slowest GPU: such figures belong to no single model. */
+static sg_code gather_gpus(sg_transport *t, sg_point *p, sg_status *status) {
+    char text[sizeof p->gpu.name], why[160];
+    size_t models;
+    sg_code code = sg_rank_models(t, p->gpu.name, text, sizeof text, &models, status);
+    if (code != SG_OK || models < 2) return code;
     (void)snprintf(p->gpu.name, sizeof p->gpu.name, "%s", text);
     p->fits_rates = false;
     p->disturbed = true;
     (void)snprintf(why, sizeof why, "%sGPUs of different models: %s", p->disturbed_why[0] ? "; " : "", text);
     strncat(p->disturbed_why, why, sizeof p->disturbed_why - strlen(p->disturbed_why) - 1);
-}
-
-/* Each rank's name in turn reaches all: ranks need not know each other's memory. */
-static sg_code gather_gpus(sg_transport *t, sg_point *p, sg_status *status) {
-    model *models = calloc((size_t)t->ranks, sizeof *models);
-    size_t n = 0;
-    sg_code code = models ? SG_OK : sg_fail_memory(status, (uint64_t)t->ranks * sizeof *models, "names of GPUs");
-    for (int r = 0; r < t->ranks && code == SG_OK; r++) {
-        char name[SG_NAME_BYTES];
-        memcpy(name, p->gpu.name, sizeof name);
-        code = t->api->broadcast(t, name, sizeof name, r, status);
-        name[sizeof name - 1] = '\0';
-        if (code == SG_OK) count_model(models, &n, name);
-    }
-    if (code == SG_OK && n > 1) note_mixture(p, models, n);
-    free(models);
-    return code;
+    return SG_OK;
 }
 
 sg_code sg_measure_gather(sg_transport *t, sg_point *p, sg_status *status) {

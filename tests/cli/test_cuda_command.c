@@ -186,6 +186,21 @@ static void policies_of_every_kind(void **state) {
     is_of_a_gpu(json_array_get(points, 0), "emulated");
     assert_true(sg_json_number(json_array_get(points, 0), "preprocessing_device_s") > 0);
     json_decref(root);
+    char config[96];
+    (void)snprintf(config, sizeof config, "%s/smolvla.yaml", scratch.path);
+    sg_scratch_file(&scratch, "smolvla.yaml",
+                    "policy: smolvla\ncameras: 2\nimage_height: 32\nimage_width: 48\nstate_dim: 3\naction_dim: 2\n"
+                    "max_state_dim: 4\nmax_action_dim: 5\nchunk_size: 3\nlanguage_tokens: 3\n"
+                    "resize_imgs_with_padding: [32, 32]\nnum_vlm_layers: 2\ntext_hidden_size: 16\n"
+                    "text_intermediate_size: 14\ntext_num_attention_heads: 3\ntext_num_key_value_heads: 1\n"
+                    "text_head_dim: 4\nvocab_size: 13\nvision_hidden_size: 8\nvision_intermediate_size: 10\n"
+                    "vision_num_hidden_layers: 2\nvision_num_attention_heads: 2\nvision_patch_size: 8\n"
+                    "scale_factor: 2\n");
+    root = points_of(sg_stepgauge("measure", "--config", config, "--batch", "1", "--gpus", "2", "--precision", "bf16",
+                                  "--min-iterations", "1", "--time-budget", "1", "--json", NULL),
+                     &points, 1);
+    is_of_a_gpu(json_array_get(points, 0), "emulated");
+    json_decref(root);
 }
 
 static void no_bf16_on_a_t4(void **state) {
@@ -257,6 +272,38 @@ static void gpus_of_two_models(void **state) {
     assert_non_null(strstr(text_of(json_object_get(p, "gpu"), "name"), "Emulated GPU II"));
     json_decref(root);
     expect(sg_stepgauge("fit", run_path, "--machine", "t4", NULL), 2, "nothing to fit");
+    sg_said said = sg_stepgauge("bench", "collective", "--gpus", "2", "--sizes", "1K", "--min-iterations", "1",
+                                "--time-budget", "1", NULL);
+    assert_non_null(strstr(said.out, "GPUs of different models: 1 x Emulated GPU + 1 x Emulated GPU II"));
+    expect(said, 0, NULL);
+}
+
+/* As Slurm does where each task has its GPU alone: both are their process's first. */
+static void each_rank_sees_its_own_gpu(void **state) {
+    (void)state;
+    char port[16];
+    (void)snprintf(port, sizeof port, "%d", 20000 + (int)(getpid() % 20000));
+    driver(LIBRARIES, "0,13000,1", FOUR_GPUS);
+    static const char *const names[] = {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS",
+                                        "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_STEP_NODELIST",
+                                        "MASTER_ADDR",  "MASTER_PORT",   "CUDA_VISIBLE_DEVICES"};
+    enum { N = sizeof names / sizeof names[0] };
+    sg_running running[2];
+    for (int r = 0; r < 2; r++) {
+        const char *own = r ? "1" : "0", *gpu = r ? "3" : "2";
+        const char *const values[N] = {own, own, "2", "77", "0", "localhost", "127.0.0.1", port, gpu};
+        for (int i = 0; i < N; i++) assert_int_equal(setenv(names[i], values[i], 1), 0);
+        running[r] = sg_stepgauge_start("measure", "mlp", "--batch", "8", "--device", "cuda", "--json", SMALL, NULL);
+    }
+    for (int i = 0; i < N; i++) assert_int_equal(unsetenv(names[i]), 0);
+    sg_said first = sg_running_wait(&running[0]), second = sg_running_wait(&running[1]);
+    expect(second, 0, NULL);
+    const json_t *points;
+    json_t *root = points_of(first, &points, 1);
+    const json_t *p = json_array_get(points, 0);
+    assert_true(sg_json_number(p, "ranks") == 2);
+    assert_string_equal(text_of(json_object_get(p, "gpu"), "bus"), "00000000:03:00.0");
+    json_decref(root);
 }
 
 /* ---- what fits ------------------------------------------------------------------------------------------------------------ */
@@ -359,6 +406,10 @@ static void collectives(void **state) {
     assert_int_equal(by_ranks[4], 9);
     sg_run_clear(&run);
     expect(sg_stepgauge("bench", "collective", "--gpus", "8", NULL), 2, "--gpus 8: 4 can be seen here");
+    emulation("gpus=4,small=1,small_mib=20"); /* less than a product's workspace: its rank cannot go on, nobody waits */
+    sg_said full = sg_stepgauge("bench", "collective", "--gpus", "2", "--sizes", "1K", NULL);
+    assert_true(full.seconds < 30);
+    expect(full, 3, "the GPU is out of memory");
 }
 
 /* The emulated host's time is PyTorch's on another machine: it must teach nothing about this one's. */
@@ -647,6 +698,7 @@ int main(void) {
         T(several_gpus_and_resuming),
         T(sharded_and_replayed),
         T(gpus_of_two_models),
+        T(each_rank_sees_its_own_gpu),
         T(a_batch_that_does_not_fit),
         T(the_largest_batch_that_fits),
         T(out_of_memory_on_one_rank),
