@@ -276,6 +276,25 @@ static sg_code check_taken(const char *name, const bool *given, sg_status *statu
     return SG_OK;
 }
 
+/* A value that a command would leave unread is refused. */
+static sg_code check_read(const sg_args *args, sg_status *status) {
+    const char *command = args->command ? args->command : "";
+    bool at_once = strcmp(command, "predict") == 0 || strcmp(command, "inspect") == 0 || strcmp(command, "plan") == 0;
+    if (args->batch_auto && *command && strcmp(command, "measure") != 0)
+        return sg_fail(status, SG_BAD_INPUT, "--batch auto is for 'measure', which tries what fits: give %s a number",
+                       command);
+    if (args->batch_auto && args->workers.n > 1)
+        return sg_fail(status, SG_BAD_INPUT, "--batch auto takes one number of workers at a time: --workers %lld",
+                       (long long)args->workers.value[0]);
+    if (at_once && args->workers.n > 1)
+        return sg_fail(status, SG_BAD_INPUT, "%s takes one number of workers at a time: --workers %lld", command,
+                       (long long)args->workers.value[0]);
+    if (at_once && args->ranks.n > 1)
+        return sg_fail(status, SG_BAD_INPUT, "%s takes one number of ranks at a time: %s %lld", command,
+                       args->gpus.n ? "--gpus" : "--ranks", (long long)args->ranks.value[0]);
+    return SG_OK;
+}
+
 sg_code sg_args_parse(int argc, char **argv, sg_args *args, sg_status *status) {
     bool given[TABLE_SIZE] = {false};
     set_defaults(args);
@@ -291,7 +310,8 @@ sg_code sg_args_parse(int argc, char **argv, sg_args *args, sg_status *status) {
     if (args->gpus.n && args->ranks.n)
         return sg_fail(status, SG_BAD_INPUT, "--gpus and --ranks say the same: leave out one of them");
     if (args->gpus.n) args->ranks = args->gpus;
-    return check_taken(args->command, given, status);
+    sg_code code = check_taken(args->command, given, status);
+    return code == SG_OK ? check_read(args, status) : code;
 }
 
 void sg_help_command(const sg_command *command) {

@@ -157,7 +157,7 @@ int sg_world_show_points(const sg_args *args, const sg_run *run, int result) {
             sg_json_print(json_pack("{s:o, s:o}", "machine", sg_json_machine(&run->machine), "points", list), result);
     } else {
         sg_print_points(points, n);
-        if (args->output) printf("\nWritten to %s\n", args->output);
+        if (args->output && n) printf("\nWritten to %s\n", args->output);
     }
     free(points);
     return result;

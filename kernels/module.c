@@ -54,7 +54,8 @@ static const char *remedy_of(const char *name) {
         return "install Open MPI (Debian: apt install openmpi-bin libopenmpi-dev) and build again, or run with one "
                "rank";
     if (strcmp(name, "cuda") == 0)
-        return "install the NVIDIA driver and the CUDA libraries, or measure on the CPU with --device cpu";
+        return "take a build that has it (with nvcc 13, scripts/setup.sh builds it, scripts/package.sh packs it), or "
+               "measure on the CPU with --device cpu";
     return "set STEPGAUGE_MODULES to the folder that holds it";
 }
 

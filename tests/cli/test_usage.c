@@ -44,6 +44,18 @@ static void unknown_names_are_suggested(void **state) {
     expect(sg_stepgauge("inspect", "act", "--framework", "pytorch", NULL), 2, "pytorch-eager");
 }
 
+static void what_a_command_would_not_read_is_refused(void **state) {
+    (void)state;
+    expect(sg_stepgauge("predict", "mlp", "--machine", "l4", "--gpus", "1,2,64", NULL), 2, "--gpus 1");
+    expect(sg_stepgauge("predict", "mlp", "--machine", "l4", "--ranks", "2,4", NULL), 2, "--ranks 2");
+    expect(sg_stepgauge("inspect", "mlp", "--workers", "3,4", NULL), 2, "--workers 3");
+    expect(sg_stepgauge("predict", "mlp", "--machine", "l4", "--gpus", "2", "--workers", "3", NULL), 0, NULL);
+    static const char *const commands[] = {"predict", "inspect", "plan", "gauge", "fit"};
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        expect(sg_stepgauge(commands[i], "mlp", "--batch", "auto", NULL), 2, "'measure'");
+    expect(sg_stepgauge("measure", "mlp", "--batch", "auto", "--workers", "1,2", NULL), 2, "--workers 1");
+}
+
 static void absurd_numbers(void **state) {
     (void)state;
     expect(sg_stepgauge("inspect", "act", "--batch", "0", NULL), 2, "--batch");
@@ -106,8 +118,11 @@ static void errors_are_json_too(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(help_and_version),    cmocka_unit_test(unknown_names_are_suggested),
-        cmocka_unit_test(absurd_numbers),      cmocka_unit_test(broken_files),
+        cmocka_unit_test(help_and_version),
+        cmocka_unit_test(unknown_names_are_suggested),
+        cmocka_unit_test(what_a_command_would_not_read_is_refused),
+        cmocka_unit_test(absurd_numbers),
+        cmocka_unit_test(broken_files),
         cmocka_unit_test(errors_are_json_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

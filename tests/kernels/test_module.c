@@ -25,7 +25,7 @@ static void path_in(char *path, size_t bytes, const char *folder, const char *na
 }
 
 static int leave_folder(void **state) {
-    static const char *const names[] = {"broken", "other"};
+    static const char *const names[] = {"broken", "cuda", "other"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[128];
         path_in(path, sizeof path, *state, names[i]);
@@ -46,6 +46,20 @@ static void test_missing_module_names_the_places(void **state) {
     assert_int_equal(sg_module_transport("absent", &transport, &status), SG_MACHINE);
     assert_int_equal(sg_module_device("../escape", &api, &status), SG_BAD_INPUT);
     assert_int_equal(sg_module_device("", &api, &status), SG_BAD_INPUT);
+}
+
+/* The driver may well be there: what is missing is the module. */
+static void test_missing_cuda_module_blames_the_build(void **state) {
+    const sg_device_api *api = NULL;
+    sg_status status = {0};
+    char path[128];
+    path_in(path, sizeof path, *state, "cuda");
+    FILE *file = fopen(path, "w"); /* not what the build may have beside the program */
+    assert_non_null(file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(sg_module_device("cuda", &api, &status), SG_MACHINE);
+    assert_non_null(strstr(status.text, "take a build that has it"));
+    assert_null(strstr(status.text, "driver"));
 }
 
 static void test_broken_module_is_reported(void **state) {
@@ -87,6 +101,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_missing_module_names_the_places, enter_folder, leave_folder),
         cmocka_unit_test_setup_teardown(test_broken_module_is_reported, enter_folder, leave_folder),
+        cmocka_unit_test_setup_teardown(test_missing_cuda_module_blames_the_build, enter_folder, leave_folder),
         cmocka_unit_test_setup_teardown(test_foreign_library_is_refused, enter_folder, leave_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
