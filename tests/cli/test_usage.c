@@ -50,6 +50,9 @@ static void what_a_command_would_not_read_is_refused(void **state) {
     expect(sg_stepgauge("predict", "mlp", "--machine", "l4", "--ranks", "2,4", NULL), 2, "--ranks 2");
     expect(sg_stepgauge("inspect", "mlp", "--workers", "3,4", NULL), 2, "--workers 3");
     expect(sg_stepgauge("predict", "mlp", "--machine", "l4", "--gpus", "2", "--workers", "3", NULL), 0, NULL);
+    expect(sg_stepgauge("inspect", "mlp", "--device", "gpu", NULL), 2, "cpu or cuda");
+    expect(sg_stepgauge("inspect", "mlp", "--device", "cpu", NULL), 0, NULL);
+    expect(sg_stepgauge("devices", "gpu0", NULL), 2, "leave 'gpu0' out");
     static const char *const commands[] = {"predict", "inspect", "plan", "gauge", "fit"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         expect(sg_stepgauge(commands[i], "mlp", "--batch", "auto", NULL), 2, "'measure'");
