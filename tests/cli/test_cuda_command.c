@@ -117,6 +117,17 @@ static void is_of_a_gpu(const json_t *point, const char *host) {
     assert_non_null(strstr(text_of(gpu, "libraries"), "cuBLAS 13."));
 }
 
+/* The file of an ACT whose step takes the emulation no more than a second. */
+static const char *small_act(void) {
+    static char path[96];
+    (void)snprintf(path, sizeof path, "%s/act.yaml", scratch.path);
+    sg_scratch_file(&scratch, "act.yaml",
+                    "policy: act\ncameras: 1\nimage_height: 32\nimage_width: 32\nchunk_size: 4\nbackbone_width: 3\n"
+                    "dim_model: 16\nn_heads: 2\ndim_feedforward: 16\nn_encoder_layers: 1\nn_decoder_layers: 1\n"
+                    "n_vae_encoder_layers: 1\n");
+    return path;
+}
+
 /* ---- points ---------------------------------------------------------------------------------------------------------- */
 
 /* No --device: the GPU that is ready is taken. */
@@ -177,11 +188,8 @@ static void policies_of_every_kind(void **state) {
     is_of_a_gpu(json_array_get(points, 0), "emulated");
     assert_true(sg_json_number(json_array_get(points, 0), "env_steps_per_s") > 0);
     json_decref(root);
-    root = points_of(sg_stepgauge("measure", "act", "--batch", "1", "--cameras", "1", "--image-size", "32x32",
-                                  "--chunk-size", "4", "--set", "dim_model=16", "--set", "n_heads=2", "--set",
-                                  "dim_feedforward=16", "--set", "n_encoder_layers=1", "--set", "n_decoder_layers=1",
-                                  "--set", "n_vae_encoder_layers=1", "--min-iterations", "1", "--time-budget", "1",
-                                  "--json", NULL),
+    root = points_of(sg_stepgauge("measure", "--config", small_act(), "--batch", "1", "--min-iterations", "1",
+                                  "--time-budget", "1", "--json", NULL),
                      &points, 1);
     is_of_a_gpu(json_array_get(points, 0), "emulated");
     assert_true(sg_json_number(json_array_get(points, 0), "preprocessing_device_s") > 0);
@@ -542,11 +550,8 @@ static void libraries_that_are_missing(void **state) {
     expect(sg_stepgauge("measure", "mlp", "--batch", "8", SMALL, "--cuda-libs", LIBRARIES, NULL), 0, NULL);
     without("libcudnn.so.9");
     const json_t *points;
-    json_t *root = points_of(sg_stepgauge("measure", "act", "--batch", "1", "--cameras", "1", "--image-size", "32x32",
-                                          "--chunk-size", "4", "--set", "dim_model=16", "--set", "n_heads=2", "--set",
-                                          "dim_feedforward=16", "--set", "n_encoder_layers=1", "--set",
-                                          "n_decoder_layers=1", "--set", "n_vae_encoder_layers=1", "--min-iterations",
-                                          "1", "--time-budget", "1", "--json", NULL),
+    json_t *root = points_of(sg_stepgauge("measure", "--config", small_act(), "--batch", "1", "--min-iterations", "1",
+                                          "--time-budget", "1", "--json", NULL),
                              &points, 1);
     assert_non_null(strstr(text_of(json_object_get(json_array_get(points, 0), "gpu"), "libraries"),
                            "no cuDNN: convolutions by im2col"));
