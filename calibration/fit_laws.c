@@ -33,7 +33,7 @@ static double x_of(const sg_point *p) {
 static bool same_group(const sg_point_config *a, const sg_point_config *b) {
     return strcmp(a->policy, b->policy) == 0 && strcmp(a->framework, b->framework) == 0 &&
            strcmp(a->device, b->device) == 0 && strcmp(a->precision, b->precision) == 0 &&
-           strcmp(a->settings, b->settings) == 0 && strcmp(a->host, b->host) == 0 &&
+           strcmp(a->settings, b->settings) == 0 && strcmp(a->host, b->host) == 0 && a->host_op_ns == b->host_op_ns &&
            strcmp(a->execution, b->execution) == 0 && a->ranks == b->ranks && a->accumulation == b->accumulation &&
            a->threads == b->threads && a->cameras == b->cameras && a->image_height == b->image_height &&
            a->image_width == b->image_width && a->steps_per_env == b->steps_per_env;

@@ -128,7 +128,7 @@ static sg_code measure_all(session *s, sg_request *request, bool *all_fit, sg_st
 
 /* One iteration, of which only its fitting is of interest. */
 static sg_code try_batch(session *s, sg_request *request, int64_t batch, int workers, sg_status *status) {
-    if (s->world.rank == 0) fprintf(stderr, "stepgauge: trying batch %lld\n", (long long)batch);
+    if (s->world.rank == 0 && !s->args->quiet) fprintf(stderr, "stepgauge: trying batch %lld\n", (long long)batch);
     sg_measure_options options = options_of(s, workers);
     options.min_iterations = options.max_iterations = options.warmup = 1;
     options.progress = NULL;

@@ -74,6 +74,7 @@ json_t *sg_json_point(const sg_point *p) {
                                c->host, "execution", c->execution, "settings", c->settings, "threads",
                                (json_int_t)c->threads, "batch", (json_int_t)c->batch, "ranks", (json_int_t)c->ranks,
                                "workers", (json_int_t)c->workers, "iterations", (json_int_t)p->iterations);
+    if (c->host_op_ns > 0) (void)json_object_set_new(object, "host_op_s", json_real(1e-9 * (double)c->host_op_ns));
     for (int q = 0; q < SG_Q_COUNT; q++) {
         bool ppo_only = q >= SG_Q_COLLECTION;
         if (!ppo_only || is_ppo(p)) sg_json_statistic(object, sg_quantity_name((sg_quantity)q), &p->q[q]);

@@ -8,6 +8,7 @@
 #include "sim/rank_variables.h"
 #include "sim/spawn_ranks.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,6 +138,28 @@ static sg_code run_ranks(const sg_args *args, int64_t ranks, const char *output,
     return code;
 }
 
+/* What the command line would measure; false when it cannot be told. */
+static bool asked_for(const sg_args *args, sg_point_config *config) {
+    sg_device_choice choice;
+    sg_request request;
+    sg_training *training = NULL;
+    if (sg_device_choose(args, &choice, NULL) != SG_OK) return false;
+    if (sg_request_make(args, choice.device_class, &request, NULL) != SG_OK) return false;
+    sg_measure_options options = sg_measuring_options(args, &choice, NULL, NULL);
+    bool known = sg_policy_build(&request.policy, &training, NULL) == SG_OK &&
+                 sg_measure_config(&request.policy, training, &options, config, NULL) == SG_OK;
+    sg_training_free(training);
+    sg_request_clear(&request);
+    return known;
+}
+
+/* A run file may hold other policies' points too. */
+static bool same_policy(const sg_point_config *a, const sg_point_config *b) {
+    return strcmp(a->policy, b->policy) == 0 && strcmp(a->framework, b->framework) == 0 &&
+           strcmp(a->device, b->device) == 0 && strcmp(a->precision, b->precision) == 0 &&
+           strcmp(a->settings, b->settings) == 0;
+}
+
 static bool wanted(const sg_args *args, const sg_point *point) {
     bool by_rank = args->ranks.n == 0, by_batch = args->batch.n == 0;
     for (size_t i = 0; i < args->ranks.n; i++) by_rank = by_rank || args->ranks.value[i] == point->config.ranks;
@@ -148,8 +171,11 @@ int sg_world_show_points(const sg_args *args, const sg_run *run, int result) {
     size_t n = 0;
     sg_point *points = calloc(run->n_points + 1, sizeof *points); /* borrowed */
     if (!points) return SG_MACHINE;
+    sg_point_config asked;
+    bool known = asked_for(args, &asked);
     for (size_t i = 0; i < run->n_points; i++)
-        if (wanted(args, &run->points[i])) points[n++] = run->points[i];
+        if (wanted(args, &run->points[i]) && (!known || same_policy(&run->points[i].config, &asked)))
+            points[n++] = run->points[i];
     if (args->json) {
         json_t *list = json_array();
         for (size_t i = 0; i < n; i++) (void)json_array_append_new(list, sg_json_point(&points[i]));
@@ -195,15 +221,18 @@ static void remove_leftovers(const char *output) {
 int sg_world_launch(const sg_args *args, const volatile int *stop, sg_world_show show) {
     sg_status status;
     if (check_gpus(args, &status) != SG_OK) return sg_show_error(args, &status);
-    char scratch[] = "/tmp/stepgauge-ranks-XXXXXX", path[64];
-    const char *output = args->output;
+    char scratch[1024], path[1040];
+    const char *output = args->output, *folder = getenv("TMPDIR");
     if (!output) {
+        (void)snprintf(scratch, sizeof scratch, "%.900s/stepgauge-ranks-XXXXXX", folder && *folder ? folder : "/tmp");
         if (!mkdtemp(scratch)) {
-            (void)sg_fail(&status, SG_MACHINE, "cannot make a folder under /tmp for the ranks' points");
+            (void)sg_fail(&status, SG_MACHINE,
+                          "cannot make %s for the ranks' points: set TMPDIR to a folder that is there", scratch);
             return sg_show_error(args, &status);
         }
         (void)snprintf(path, sizeof path, "%s/run.h5", scratch);
         output = path;
+        (void)signal(SIGPIPE, SIG_IGN); /* a reader that leaves must not keep this from being removed */
     }
     int result = SG_OK;
     for (size_t i = 0; i < args->ranks.n && result == SG_OK && !*stop; i++) {

@@ -79,6 +79,7 @@ sg_code sg_measure_config(const sg_policy_request *r, const sg_training *t, cons
     copy_text(c->device, sizeof c->device, o->device);
     copy_text(c->precision, sizeof c->precision, r->precision ? r->precision : family->default_precision);
     copy_text(c->host, sizeof c->host, o->host_s ? "emulated" : "native");
+    if (o->host_s) c->host_op_ns = (int64_t)(1e9 * o->host_s[SG_HOST_OP_FORWARD] + 0.5);
     const char *const how[] = {o->graph ? "cuda-graph" : NULL, o->heuristic_conv ? "heuristic-conv" : NULL,
                                t->n_shards > 0 ? "sharding-full" : NULL};
     for (size_t i = 0; i < sizeof how / sizeof *how; i++) {

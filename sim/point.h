@@ -41,7 +41,8 @@ typedef struct sg_point_config {
     char framework[SG_NAME_BYTES]; /* "pytorch-eager" */
     char device[16];               /* "cpu" */
     char precision[16];
-    char host[16]; /* "native" or "emulated" */
+    char host[16];      /* "native" or "emulated" */
+    int64_t host_op_ns; /* emulated: nanoseconds that host takes for a forward op: whose it is; else 0 */
     char execution
         [64]; /* how it ran where it matters: "cuda-graph;heuristic-conv;sharding-full"; "" as the framework runs it */
     char settings[2048]; /* canonical "key=value;key=value" of everything that differs from the defaults */

@@ -13,15 +13,25 @@
 sg_fields sg_config_fields(void) {
 #define X(member, kind) FIELD(sg_point_config, member, kind)
     static const sg_field table[] = {
-        X(accumulation, SG_FIELD_I64), X(batch, SG_FIELD_I64),
-        X(cameras, SG_FIELD_I64),      X(device, SG_FIELD_TEXT),
-        X(envs, SG_FIELD_I64),         OPTIONAL(sg_point_config, "execution", execution, SG_FIELD_TEXT),
-        X(framework, SG_FIELD_TEXT),   X(host, SG_FIELD_TEXT),
-        X(image_height, SG_FIELD_I64), X(image_width, SG_FIELD_I64),
-        X(policy, SG_FIELD_TEXT),      X(precision, SG_FIELD_TEXT),
-        X(ranks, SG_FIELD_I64),        X(seed, SG_FIELD_U64),
-        X(settings, SG_FIELD_TEXT),    X(steps_per_env, SG_FIELD_I64),
-        X(threads, SG_FIELD_I64),      X(workers, SG_FIELD_I64),
+        X(accumulation, SG_FIELD_I64),
+        X(batch, SG_FIELD_I64),
+        X(cameras, SG_FIELD_I64),
+        X(device, SG_FIELD_TEXT),
+        X(envs, SG_FIELD_I64),
+        OPTIONAL(sg_point_config, "execution", execution, SG_FIELD_TEXT),
+        X(framework, SG_FIELD_TEXT),
+        X(host, SG_FIELD_TEXT),
+        OPTIONAL(sg_point_config, "host_op_ns", host_op_ns, SG_FIELD_I64),
+        X(image_height, SG_FIELD_I64),
+        X(image_width, SG_FIELD_I64),
+        X(policy, SG_FIELD_TEXT),
+        X(precision, SG_FIELD_TEXT),
+        X(ranks, SG_FIELD_I64),
+        X(seed, SG_FIELD_U64),
+        X(settings, SG_FIELD_TEXT),
+        X(steps_per_env, SG_FIELD_I64),
+        X(threads, SG_FIELD_I64),
+        X(workers, SG_FIELD_I64),
     };
 #undef X
     return TABLE(table);
@@ -105,12 +115,20 @@ static uint64_t hash_text(uint64_t hash, const char *text, size_t bytes) {
     return fnv1a(hash, "\"");
 }
 
+/* Texts and whole numbers. */
+static bool says_nothing(const sg_field *field, const char *at) {
+    int64_t number = 0;
+    if (field->kind == SG_FIELD_TEXT) return !*at;
+    memcpy(&number, at, sizeof number);
+    return number == 0;
+}
+
 uint64_t sg_fields_key(sg_fields fields, const void *from) {
     uint64_t hash = UINT64_C(0xCBF29CE484222325);
     for (size_t i = 0; i < fields.n; i++) {
         const sg_field *field = &fields.field[i];
         const char *at = (const char *)from + field->offset;
-        if (field->optional && field->kind == SG_FIELD_TEXT && !*at) continue;
+        if (field->optional && says_nothing(field, at)) continue;
         char text[96];
         (void)snprintf(text, sizeof text, "%s\"%s\":", i ? "," : "{", field->name);
         hash = fnv1a(hash, text);

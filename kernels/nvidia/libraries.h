@@ -24,9 +24,9 @@ enum { SG_CUDA_MAJOR = 13, SG_CUDA_PATH_BYTES = 1024 };
 typedef enum sg_cuda_library {
     SG_CUDA_CUBLAS,
     SG_CUDA_CUBLASLT,
-    SG_CUDA_CUDNN, /* optional: convolutions then go through im2col and GEMM */
+    SG_CUDA_CUDNN,  /* optional: convolutions then go through im2col and GEMM */
     SG_CUDA_CURAND, /* optional: random numbers come from its header's device function, which needs no library */
-    SG_CUDA_NCCL, /* optional: needed by more than one GPU */
+    SG_CUDA_NCCL,   /* optional: needed by more than one GPU */
     SG_CUDA_LIBRARY_COUNT
 } sg_cuda_library;
 

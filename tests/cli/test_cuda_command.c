@@ -148,6 +148,30 @@ static void a_point_tells_of_its_gpu(void **state) {
     json_decref(root);
 }
 
+/* Times with one machine's host must not pass for times with another's. */
+static void another_host_is_another_point(void **state) {
+    (void)state;
+    sg_point_config config = {.policy = "mlp", .device = "cuda", .host = "emulated", .host_op_ns = 20000, .batch = 8};
+    uint64_t key = sg_point_key(&config);
+    config.host_op_ns = 30000;
+    assert_true(sg_point_key(&config) != key);
+}
+
+/* Ranks write into a file that holds other policies' points too. */
+static void only_what_was_asked_for_is_shown(void **state) {
+    (void)state;
+    const json_t *points;
+    json_decref(points_of(sg_stepgauge("measure", "mlp", "--gpus", "2", "--set", "activation=relu", "-o", run_path,
+                                       "--json", SMALL, NULL),
+                          &points, 1));
+    json_t *root = points_of(sg_stepgauge("measure", "mlp", "--gpus", "2", "--set", "activation=tanh", "-o", run_path,
+                                          "--json", SMALL, NULL),
+                             &points, 1);
+    assert_non_null(strstr(text_of(json_array_get(points, 0), "settings"), "activation=tanh"));
+    assert_int_equal(points_in(run_path), 2);
+    json_decref(root);
+}
+
 /* Each changes what is run, so each is a point of its own in the run file. */
 static void ways_to_run_a_step(void **state) {
     (void)state;
@@ -565,14 +589,14 @@ static void a_gpu_that_is_lost(void **state) {
     emulation("gpus=4,lose=0,lose_after=250");
     expect(sg_stepgauge("measure", "mlp", "--batch", "2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20", "-o", run_path,
                         SMALL, NULL),
-           3, "on GPU 0 (0000:01:00.0): ");
+           3, "GPU 0 (0000:01:00.0): ");
     size_t kept = points_in(run_path);
     assert_true(kept >= 1 && kept < 19);
     assert_int_equal(unlink(run_path), 0);
     emulation("gpus=4,lose=1,lose_after=250");
     sg_said said = sg_stepgauge("measure", "mlp", "--batch", "2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20",
                                 "--gpus", "2", "-o", run_path, SMALL, NULL);
-    assert_non_null(strstr(said.err, "on rank 1, GPU 1 (0000:02:00.0): "));
+    assert_non_null(strstr(said.err, "rank 1, GPU 1 (0000:02:00.0): "));
     expect(said, 3, "the GPU was lost or a kernel failed: look at 'dmesg'");
     kept = points_in(run_path);
     assert_true(kept >= 1 && kept < 19);
@@ -697,6 +721,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, usual_machine, nothing_left)
         T(a_point_tells_of_its_gpu),
+        T(another_host_is_another_point),
+        T(only_what_was_asked_for_is_shown),
         T(ways_to_run_a_step),
         T(policies_of_every_kind),
         T(no_bf16_on_a_t4),

@@ -80,7 +80,7 @@ typedef struct sg_emu_state {
     int other_model, lose;         /* card with another name; device that "lose_after" means */
     int small;                     /* card with small_bytes of memory */
     size_t small_bytes;
-    bool lost[SG_EMU_DEVICES_MOST]; /* read and written atomically: not everyone has the lock */
+    bool lost[SG_EMU_DEVICES_MOST];    /* read and written atomically: not everyone has the lock */
     bool faulted[SG_EMU_DEVICES_MOST]; /* a kernel failed: sticky */
     sg_emu_segment *segments;
     struct sg_emu_stream *streams;
