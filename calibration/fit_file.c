@@ -1,7 +1,7 @@
 /* Machine files: the machine and its laws. */
 #include "calibration/fit.h"
 #include "calibration/machine_group.h"
-#include "sim/point_fields.h"
+#include "sim/field_tree.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,38 +10,10 @@
 
 enum { LAWS_MAX = 4096 };
 
-static sg_code field_to_group(const sg_field *f, const void *object, sg_h5tree *g, sg_status *status) {
-    const char *at = (const char *)object + f->offset;
-    switch (f->kind) {
-    case SG_FIELD_TEXT: return sg_h5tree_set_text(g, f->name, at, status);
-    case SG_FIELD_I64: return sg_h5tree_set_i64(g, f->name, *(const int64_t *)(const void *)at, status);
-    case SG_FIELD_U64: return sg_h5tree_set_u64(g, f->name, *(const uint64_t *)(const void *)at, status);
-    case SG_FIELD_F64: return sg_h5tree_set_f64(g, f->name, *(const double *)(const void *)at, status);
-    case SG_FIELD_BOOL: return sg_h5tree_set_i64(g, f->name, *(const bool *)at, status);
-    }
-    return SG_OK;
-}
-
-static sg_code field_from_group(const sg_field *f, const sg_h5tree *g, void *object, sg_status *status) {
-    char *at = (char *)object + f->offset;
-    int64_t number = 0;
-    sg_code code = SG_OK;
-    switch (f->kind) {
-    case SG_FIELD_TEXT: return sg_h5tree_get_text(g, f->name, at, f->bytes, status);
-    case SG_FIELD_I64: return sg_h5tree_get_i64(g, f->name, (int64_t *)(void *)at, status);
-    case SG_FIELD_U64: return sg_h5tree_get_u64(g, f->name, (uint64_t *)(void *)at, status);
-    case SG_FIELD_F64: return sg_h5tree_get_f64(g, f->name, (double *)(void *)at, status);
-    case SG_FIELD_BOOL: code = sg_h5tree_get_i64(g, f->name, &number, status); *(bool *)at = number != 0;
-    }
-    return code;
-}
-
 static sg_code law_to_group(const sg_law *law, sg_h5tree *g, sg_status *status) {
-    sg_fields fields = sg_config_fields();
     sg_h5tree *config = NULL;
     sg_code code = sg_h5tree_group(g, "config", &config, status);
-    for (size_t i = 0; code == SG_OK && i < fields.n; i++)
-        code = field_to_group(&fields.field[i], &law->config, config, status);
+    if (code == SG_OK) code = sg_fields_to_tree(config, sg_config_fields(), &law->config, true, status);
     if (code == SG_OK) code = sg_h5tree_set_text(g, "quantity", law->quantity, status);
     if (code == SG_OK) code = sg_h5tree_set_text(g, "formula", sg_law_formula((sg_law_kind)law->kind), status);
     if (code == SG_OK) code = sg_h5tree_set_i64(g, "kind", law->kind, status);
@@ -81,13 +53,10 @@ static sg_code check_law(const sg_law *law, int64_t terms, int64_t fitted, int64
 }
 
 static sg_code law_from_group(const sg_h5tree *g, sg_law *law, sg_status *status) {
-    sg_fields fields = sg_config_fields();
     const sg_h5tree *config = sg_h5tree_find(g, "config");
     if (!config) return sg_fail(status, SG_BAD_INPUT, "a law has no config");
-    sg_code code = SG_OK;
     int64_t kind = 0, terms = 0, fitted = 0, points = 0;
-    for (size_t i = 0; code == SG_OK && i < fields.n; i++)
-        code = field_from_group(&fields.field[i], config, &law->config, status);
+    sg_code code = sg_fields_from_tree(config, sg_config_fields(), &law->config, status);
     if (code == SG_OK) code = sg_h5tree_get_text(g, "quantity", law->quantity, sizeof law->quantity, status);
     if (code == SG_OK) code = sg_h5tree_get_i64(g, "kind", &kind, status);
     if (code == SG_OK) code = sg_h5tree_get_i64(g, "terms", &terms, status);
