@@ -35,14 +35,6 @@ template <int N> struct sg_layout {
         }
         return o;
     }
-    /* All tensors are one run of elements: offsets are i itself. */
-    __host__ bool is_flat() const {
-        if (ndim == 0) return true;
-        if (ndim > 1) return false;
-        for (int k = 0; k < N; k++)
-            if (stride[0][k] != 1) return false;
-        return true;
-    }
 };
 
 template <int N> static bool sg_layout_joins(const sg_layout<N> &l, const sg_desc *const *desc, int d) {

@@ -8,7 +8,6 @@
 #include <nccl.h>
 
 #define SG_NCCL_FUNCTIONS(X)                                                                                           \
-    X(ncclGetVersion)                                                                                                  \
     X(ncclGetUniqueId)                                                                                                 \
     X(ncclCommInitRankConfig)                                                                                          \
     X(ncclCommDestroy)                                                                                                 \

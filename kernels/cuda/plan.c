@@ -50,8 +50,9 @@ static sg_prepare prepare_of(sg_op_kind kind) {
     case SG_OP_DROPOUT_BWD: return sg_cuda_dropout;
     case SG_OP_RANDOM: return sg_cuda_random;
     case SG_OP_CUMSUM: return sg_cuda_cumsum;
-    default: return NULL;
+    case SG_OP_KIND_COUNT: break;
     }
+    return NULL;
 }
 
 static bool has_dtype(const sg_op *op, sg_dtype dtype) {
@@ -78,8 +79,6 @@ sg_code sg_cuda_plan_new(sg_device *device, const sg_op *op, sg_plan **out, sg_s
     *out = NULL;
     const char *wrong = sg_op_check(op);
     if (wrong) return sg_fail(status, SG_BAD_INPUT, "unsound op %s: %s", sg_op_kind_name((sg_op_kind)op->kind), wrong);
-    sg_prepare prepare = prepare_of((sg_op_kind)op->kind);
-    if (!prepare) return sg_cuda_refuse(op, "the kind is unknown to it", status);
     sg_code code = check_hardware(device, op, status);
     if (code != SG_OK) return code;
     size_t descs = (size_t)op->n_in + (size_t)op->n_out;
@@ -93,7 +92,7 @@ sg_code sg_cuda_plan_new(sg_device *device, const sg_op *op, sg_plan **out, sg_s
     memcpy(desc, op->desc, descs * sizeof *desc);
     plan->op = *op;
     plan->op.desc = desc;
-    code = prepare(device, plan, status);
+    code = prepare_of((sg_op_kind)op->kind)(device, plan, status);
     if (code != SG_OK) {
         sg_cuda_plan_free(plan);
         return code;

@@ -1,40 +1,16 @@
 /* The emulation itself: what it must catch, it catches. */
-#include "tests/cuda/emulation_kernels.h"
-#include "tests/emulation/emulation.h"
+#include "tests/cuda/emulation_calls.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 enum { N = 100 };
 
-#define OK(call) assert_int_equal((call), cudaSuccess)
-
-static int *device_ints(int n) {
-    void *at = NULL;
-    OK(cudaMalloc(&at, (size_t)n * sizeof(int)));
-    return at;
-}
-static cudaStream_t new_stream(void) {
-    cudaStream_t s = NULL;
-    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
-    return s;
-}
-static cudaEvent_t new_event(void) {
-    cudaEvent_t e = NULL;
-    OK(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
-    return e;
-}
 static void expect_fault(const char *words) {
     const char *text = sg_emu_fault();
     assert_non_null(text);
@@ -78,7 +54,7 @@ static void test_streams_have_no_order_without_an_event(void **state) {
     for (int ordered = 0; ordered < 2; ordered++) {
         int *a = device_ints(N), *b = device_ints(N);
         cudaStream_t first = new_stream(), second = new_stream();
-        cudaEvent_t filled = new_event();
+        cudaEvent_t filled = new_event(cudaEventDisableTiming);
         OK(emu_fill(a, N, 21, first));
         OK(cudaEventRecord(filled, first));
         if (ordered) OK(cudaStreamWaitEvent(second, filled, 0));
@@ -363,7 +339,7 @@ static void test_what_is_alive_is_counted(void **state) {
     sg_emu_alive before = sg_emu_count_alive();
     int *a = device_ints(N);
     cudaStream_t s = new_stream();
-    cudaEvent_t e = new_event();
+    cudaEvent_t e = new_event(cudaEventDisableTiming);
     sg_emu_alive now = sg_emu_count_alive();
     assert_int_equal(now.allocations - before.allocations, 1);
     assert_int_equal(now.bytes - before.bytes, N * sizeof(int));

@@ -1,37 +1,12 @@
 /* What a GPU does not forgive, the emulation does not either: errors that nobody took back, recordings that are not whole,
  * results that hang on the order of threads. */
-#include "tests/cuda/emulation_kernels.h"
-#include "tests/emulation/emulation.h"
+#include "tests/cuda/emulation_calls.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 enum { BLOCKS = 9, THREADS = 64, N = BLOCKS * THREADS };
-
-#define OK(call) assert_int_equal((call), cudaSuccess)
-
-static int *device_ints(int n) {
-    void *at = NULL;
-    OK(cudaMalloc(&at, (size_t)n * sizeof(int)));
-    return at;
-}
-static cudaStream_t new_stream(void) {
-    cudaStream_t s = NULL;
-    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
-    return s;
-}
-static cudaEvent_t new_event(void) {
-    cudaEvent_t e = NULL;
-    OK(cudaEventCreateWithFlags(&e, cudaEventDefault));
-    return e;
-}
 
 static int begin(void **state) {
     (void)state;
@@ -96,7 +71,7 @@ static void test_streams_that_joined_must_come_back(void **state) {
     int *a = device_ints(N), *b = device_ints(N);
     for (int back = 0; back < 2; back++) {
         cudaStream_t first = new_stream(), second = new_stream();
-        cudaEvent_t fork = new_event(), join = new_event();
+        cudaEvent_t fork = new_event(cudaEventDefault), join = new_event(cudaEventDefault);
         cudaGraph_t graph = NULL;
         OK(cudaStreamBeginCapture(first, cudaStreamCaptureModeRelaxed));
         OK(emu_fill(a, N, 7, first));
@@ -126,7 +101,7 @@ static void test_a_recording_does_not_wait_for_work_outside(void **state) {
     (void)state;
     int *a = device_ints(N);
     cudaStream_t first = new_stream(), second = new_stream();
-    cudaEvent_t outside = new_event();
+    cudaEvent_t outside = new_event(cudaEventDefault);
     cudaGraph_t graph = NULL;
     OK(emu_fill(a, N, 7, second));
     OK(cudaEventRecord(outside, second));
