@@ -64,16 +64,21 @@ foreach(text GPL-3 LGPL-2.1 LGPL-3 Apache-2.0)
 endforeach()
 
 # The CUDA runtime is linked into the cuda module; its licence comes with the toolkit, or with the wheel it was unpacked from.
+# Some distributions of the toolkit leave the text out: then the archive says whose terms hold and where they stand.
 if(TARGET sg_module_cuda)
   get_filename_component(toolkit ${CMAKE_CUDA_COMPILER} REALPATH)
   get_filename_component(toolkit ${toolkit}/../.. ABSOLUTE)
-  file(GLOB texts ${toolkit}/EULA.txt ${toolkit}/dist-info/nvidia_cuda_runtime-*/licenses/License.txt)
-  if(texts)
-    list(GET texts 0 text)
-    install(FILES ${text} DESTINATION ${SG_LICENCE_DIR} RENAME cudart.txt COMPONENT program)
-  else()
-    message(STATUS "No licence text of the CUDA runtime (${toolkit}/EULA.txt): it will be missing in packages")
+  file(GLOB texts ${toolkit}/EULA.txt ${toolkit}/dist-info/nvidia_cuda_runtime-*/licenses/License.txt
+       /usr/share/doc/cuda-cudart-dev-*/copyright)
+  if(NOT texts)
+    set(texts ${CMAKE_BINARY_DIR}/cudart.txt)
+    file(WRITE ${texts}
+      "The module stepgauge_cuda.so contains the CUDA runtime (libcudart_static) of CUDA ${CMAKE_CUDA_COMPILER_VERSION}, a part that\n"
+      "NVIDIA's \"End User License Agreement for CUDA Toolkit\" lists as redistributable (Attachment A). The toolkit this\n"
+      "archive was built with came without the text; it stands at https://docs.nvidia.com/cuda/eula/ .\n")
   endif()
+  list(GET texts 0 text)
+  install(FILES ${text} DESTINATION ${SG_LICENCE_DIR} RENAME cudart.txt COMPONENT program)
 endif()
 
 # Which versions the archive holds, for those who want their sources.
