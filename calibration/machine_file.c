@@ -95,11 +95,29 @@ static sg_code optional_bool(const sg_tree *tree, const sg_node *root, const cha
     return sg_node_get(root, key) ? sg_node_bool(tree, root, key, out, status) : SG_OK;
 }
 
+/* Facts that physics needs beside rates; each may be missing. */
+static sg_code read_silicon(const sg_tree *tree, const sg_node *root, sg_machine *m, sg_status *status) {
+    int64_t capability = 0, lanes = 0;
+    sg_code code = SG_OK;
+    if (sg_node_get(root, "compute_capability"))
+        code = sg_node_int(tree, root, "compute_capability", 10, 999, &capability, status);
+    if (!code && sg_node_get(root, "fp32_lanes")) code = sg_node_int(tree, root, "fp32_lanes", 1, 1024, &lanes, status);
+    if (!code && sg_node_get(root, "memory_type"))
+        code = sg_node_text(tree, root, "memory_type", m->memory_type, sizeof m->memory_type, status);
+    if (!code && sg_node_get(root, "l2_bytes"))
+        code = sg_node_real(tree, root, "l2_bytes", 1, 1e12, &m->l2_bytes, status);
+    if (!code && sg_node_get(root, "board_w")) code = sg_node_real(tree, root, "board_w", 1, 1e5, &m->board_w, status);
+    m->capability = (int)capability;
+    m->fp32_lanes = (int)lanes;
+    return code;
+}
+
 sg_code sg_machine_from_tree(const sg_tree *tree, const char *name, const char *config_dir, sg_machine *machine,
                              sg_status *status) {
     static const char *const keys[] = {
-        "title", "device_class", "bf16",         "fp16",   "tf32",      "caching_allocator",
-        "units", "vcpus",        "memory_bytes", "priors", "parameters"};
+        "title",      "device_class", "bf16",         "fp16",   "tf32",       "caching_allocator",
+        "units",      "vcpus",        "memory_bytes", "priors", "parameters", "compute_capability",
+        "fp32_lanes", "memory_type",  "l2_bytes",     "board_w"};
     const sg_node *root = sg_tree_root(tree), *parameters = NULL;
     sg_machine m;
     sg_machine_init(&m);
@@ -118,6 +136,7 @@ sg_code sg_machine_from_tree(const sg_tree *tree, const char *name, const char *
         code = sg_node_int(tree, root, "memory_bytes", 1, (int64_t)1 << 50, &memory, status);
     m.units = (int)units;
     m.memory_bytes = (uint64_t)memory;
+    if (!code) code = read_silicon(tree, root, &m, status);
     if (!code && sg_node_get(root, "priors")) {
         const sg_node *priors = NULL;
         code = sg_node_child(tree, root, "priors", SG_NODE_LIST, &priors, status);

@@ -57,6 +57,11 @@ sg_code sg_machine_to_group(const sg_machine *m, sg_h5tree *root, sg_status *sta
     if (!code) code = sg_h5tree_set_i64(g, "units", m->units, status);
     if (!code) code = sg_h5tree_set_u64(g, "memory_bytes", m->memory_bytes, status);
     if (!code) code = sg_h5tree_set_f64(g, "vcpus", m->vcpus, status);
+    if (!code) code = sg_h5tree_set_i64(g, "compute_capability", m->capability, status);
+    if (!code) code = sg_h5tree_set_i64(g, "fp32_lanes", m->fp32_lanes, status);
+    if (!code) code = sg_h5tree_set_text(g, "memory_type", m->memory_type, status);
+    if (!code) code = sg_h5tree_set_f64(g, "l2_bytes", m->l2_bytes, status);
+    if (!code) code = sg_h5tree_set_f64(g, "board_w", m->board_w, status);
     return code ? code : set_parameters(g, m, status);
 }
 
@@ -68,6 +73,24 @@ static sg_code get_flag(const sg_h5tree *g, const char *name, bool *out, sg_stat
     if (!code && v != 0 && v != 1) return sg_fail(status, SG_BAD_INPUT, "%s is neither 0 nor 1", name);
     *out = v == 1;
     return code;
+}
+
+/* Files of earlier versions lack them. */
+static sg_code get_silicon(const sg_h5tree *g, sg_machine *m, sg_status *status) {
+    if (!sg_h5tree_value_of(g, "compute_capability", SG_H5TREE_I64)) return SG_OK;
+    int64_t capability = 0, lanes = 0;
+    sg_code code = sg_h5tree_get_i64(g, "compute_capability", &capability, status);
+    if (!code) code = sg_h5tree_get_i64(g, "fp32_lanes", &lanes, status);
+    if (!code) code = sg_h5tree_get_text(g, "memory_type", m->memory_type, sizeof m->memory_type, status);
+    if (!code) code = sg_h5tree_get_f64(g, "l2_bytes", &m->l2_bytes, status);
+    if (!code) code = sg_h5tree_get_f64(g, "board_w", &m->board_w, status);
+    if (code) return code;
+    if (capability < 0 || capability > 999 || lanes < 0 || lanes > 1024 || !(m->l2_bytes >= 0 && m->l2_bytes <= 1e12) ||
+        !(m->board_w >= 0 && m->board_w <= 1e5))
+        return sg_fail(status, SG_BAD_INPUT, "compute_capability, fp32_lanes, l2_bytes or board_w is out of range");
+    m->capability = (int)capability;
+    m->fp32_lanes = (int)lanes;
+    return SG_OK;
 }
 
 static sg_code get_facts(const sg_h5tree *g, sg_machine *m, sg_status *status) {
@@ -83,6 +106,7 @@ static sg_code get_facts(const sg_h5tree *g, sg_machine *m, sg_status *status) {
     if (!code) code = sg_h5tree_get_i64(g, "units", &units, status);
     if (!code) code = sg_h5tree_get_u64(g, "memory_bytes", &m->memory_bytes, status);
     if (!code) code = sg_h5tree_get_f64(g, "vcpus", &m->vcpus, status);
+    if (!code) code = get_silicon(g, m, status);
     if (code) return code;
     if (units < 0 || units > 1 << 20) return sg_fail(status, SG_BAD_INPUT, "units is out of range");
     if (!(m->vcpus >= 0 && m->vcpus <= 1e5)) return sg_fail(status, SG_BAD_INPUT, "vcpus is out of range");

@@ -95,7 +95,11 @@ typedef struct sg_machine {
     char name[64], title[96]; /* "h100-sxm", "NVIDIA H100 SXM5 80 GB" */
     char device_class[8];     /* "cuda", "cpu", "mps" */
     bool bf16, fp16, tf32, caching_allocator;
-    int units; /* SMs or cores */
+    int units;                /* SMs or cores */
+    int capability;           /* CUDA compute capability, 86 = 8.6; 0: none or unknown */
+    int fp32_lanes;           /* fp32 units of one SM (64 or 128); 0: unknown */
+    char memory_type[8];      /* "hbm2e", "gddr6x", "lpddr5", "" unknown */
+    double l2_bytes, board_w; /* last-level cache; sustained board power. 0: unknown */
     double vcpus;
     uint64_t memory_bytes; /* what the driver reports as total */
     sg_machine_parameter p[SG_M_COUNT];
