@@ -7,6 +7,7 @@
 
 #include "calibration/config_dir.h"
 #include "calibration/machine_group.h"
+#include "calibration/machine_match.h"
 
 static const char *const groups[] = {"", "compute", "memory", "host", "link", "loader", "start"};
 
@@ -192,9 +193,10 @@ sg_code sg_machine_load(const char *name_or_path, const char *config_dir, sg_mac
     if (ends_with(n, ".h5")) return load_fitted(n, machine, status);
     if (strchr(n, '/') || ends_with(n, ".yaml") || ends_with(n, ".yml"))
         return load_sheet(n, config_dir, machine, status);
-    char dir[SG_PATH_BYTES], path[SG_PATH_BYTES];
+    char dir[SG_PATH_BYTES], path[SG_PATH_BYTES], sheet[sizeof machine->name];
     sg_code code = sg_config_dir(config_dir, dir, sizeof dir, status);
-    if (!code) code = sg_config_find(dir, "machines", n, ".yaml", path, sizeof path, status);
+    if (!code) code = sg_machine_name_find(dir, n, sheet, sizeof sheet, status);
+    if (!code) code = sg_config_find(dir, "machines", sheet, ".yaml", path, sizeof path, status);
     if (!code) code = load_sheet(path, dir, machine, status);
     return code;
 }

@@ -51,8 +51,8 @@ sg_code sg_predictor_training(sg_predictor *predictor, const sg_machine *machine
 /* Device class whose lowering a machine runs: "cpu" alone is SG_DEVICE_CLASS_CPU. */
 sg_device_class sg_machine_device_class(const sg_machine *machine);
 
-/* Machines: by slug from the configuration folder, or a path to a YAML data sheet or a fitted machine file (.h5).
- * Errors list near names. */
+/* Machines: by name from the configuration folder (as sg_machine_name_find takes it), or a path to a YAML data sheet or a
+ * fitted machine file (.h5). Errors list near names. */
 sg_code sg_machine_load(const char *name_or_path, const char *config_dir, sg_machine *machine, sg_status *status);
 sg_code sg_machine_save(const char *path, const sg_machine *machine, sg_status *status);
 

@@ -147,6 +147,71 @@ static void test_all_sheets(void **state) {
     sg_names_clear(&names);
 }
 
+static int capability_lanes(int capability) {
+    /* fp32 results per clock of one SM by compute capability (CUDA C++ Programming Guide, arithmetic instructions) */
+    switch (capability) {
+    case 60:
+    case 70:
+    case 75:
+    case 80: return 64;
+    default: return 128;
+    }
+}
+
+/* What physics takes from a sheet is there and fits together: lanes and clock make the fp32 rate, dense tensor rates lie
+ * within what such cores form per clock, caches and boards are of this world. */
+static void test_silicon(void **state) {
+    (void)state;
+    sg_names names;
+    assert_int_equal(sg_config_list(CONFIGS, "machines", ".yaml", &names, NULL), SG_OK);
+    for (size_t i = 0; i < names.count; i++) {
+        sg_machine m;
+        sg_status status;
+        if (sg_machine_load(names.name[i], CONFIGS, &m, &status)) fail_msg("%s", status.text);
+        if (strcmp(m.device_class, "cuda") == 0) {
+            bool amd = strncmp(m.title, "AMD", 3) == 0;
+            if (!m.units || !m.fp32_lanes || !m.memory_type[0] || !(m.board_w > 0) || (!m.capability && !amd))
+                fail_msg("%s lacks a fact of its silicon", m.name);
+            if (!amd) assert_int_equal(m.fp32_lanes, capability_lanes(m.capability));
+            double clock_hz = m.p[SG_M_PEAK_F32].value / (2.0 * m.fp32_lanes * m.units);
+            if (!(clock_hz > 0.85e9 && clock_hz < 2.75e9)) fail_msg("%s: clock %.2f GHz", m.name, clock_hz / 1e9);
+            /* dense fused multiply-adds per SM and clock: 8,192 FLOP on Blackwell data centre chips at most */
+            double per_clock = m.p[SG_M_PEAK_F16].value / (clock_hz * m.units);
+            if (per_clock > 8500) fail_msg("%s: %.0f FLOP per SM and clock are no dense rate", m.name, per_clock);
+            if (m.l2_bytes > 0 && !(m.l2_bytes >= 1 << 20 && m.l2_bytes <= 256 << 20))
+                fail_msg("%s: cache of %.0f bytes", m.name, m.l2_bytes);
+            assert_true(m.board_w >= 15 && m.board_w <= 1200);
+            double gb_s = m.p[SG_M_BANDWIDTH].value / 1e9;
+            bool hbm = strncmp(m.memory_type, "hbm", 3) == 0;
+            if (hbm ? gb_s < 700 : gb_s > 1900) fail_msg("%s: %.0f GB/s with %s", m.name, gb_s, m.memory_type);
+        }
+        /* GeForce: fp32 accumulation at half rate, four times the fp32 lanes in tensor cores, tf32 no faster than fp32 */
+        if (strstr(m.title, "GeForce RTX") && m.bf16) {
+            double ratio = m.p[SG_M_PEAK_BF16].value / m.p[SG_M_PEAK_F32].value;
+            if (!(ratio > 1.9 && ratio < 2.1)) fail_msg("%s: bf16 %.2f x fp32", m.name, ratio);
+            assert_true(m.p[SG_M_PEAK_TF32].value < 1.1 * m.p[SG_M_PEAK_F32].value);
+        }
+        sg_machine_clear(&m);
+    }
+    sg_names_clear(&names);
+}
+
+/* Usable memory lies below the advertised one: the driver's figure, not "GB". */
+static void test_memory_is_the_drivers(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        double advertised_gib;
+    } ecc[] = {{"t4", 16}, {"l4", 24}, {"a10", 24}, {"a10g", 24}, {"l40s", 48}, {"a40", 48}, {"p4", 8}};
+    for (size_t i = 0; i < sizeof ecc / sizeof *ecc; i++) { /* error correction on GDDR takes a sixteenth */
+        sg_machine m;
+        assert_int_equal(sg_machine_load(ecc[i].name, CONFIGS, &m, NULL), SG_OK);
+        double share = (double)m.memory_bytes / 0x1p30 / ecc[i].advertised_gib;
+        if (!(share > 0.92 && share < 0.95)) fail_msg("%s: %.3f of the advertised memory", m.name, share);
+        sg_machine_clear(&m);
+    }
+}
+
 /* Traps of published tables: dense not sparse, fp32 accumulation, what the driver reports. */
 static void test_known_values(void **state) {
     (void)state;
@@ -452,9 +517,17 @@ static void test_other_version(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_yaml),          cmocka_unit_test(test_json),         cmocka_unit_test(test_all_sheets),
-        cmocka_unit_test(test_known_values),  cmocka_unit_test(test_bad_sheets),   cmocka_unit_test(test_frameworks),
-        cmocka_unit_test(test_config_dir),    cmocka_unit_test(test_machine_file), cmocka_unit_test(test_bad_groups),
+        cmocka_unit_test(test_yaml),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_all_sheets),
+        cmocka_unit_test(test_silicon),
+        cmocka_unit_test(test_memory_is_the_drivers),
+        cmocka_unit_test(test_known_values),
+        cmocka_unit_test(test_bad_sheets),
+        cmocka_unit_test(test_frameworks),
+        cmocka_unit_test(test_config_dir),
+        cmocka_unit_test(test_machine_file),
+        cmocka_unit_test(test_bad_groups),
         cmocka_unit_test(test_other_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
