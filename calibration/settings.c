@@ -54,18 +54,70 @@ static sg_code add_node(const sg_tree *tree, const sg_node *node, sg_settings *s
     return add(s, node->key, node->text, place, status);
 }
 
+/* ---- Hugging Face configurations ---- */
+
+static const char *policy_of(const char *model_type) {
+    static const char *const known[][2] = {
+        {"bert", "bert"}, {"gpt2", "gpt2"}, {"opt", "opt"}, {"switch_transformers", "switch"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(model_type, known[i][0]) == 0) return known[i][1];
+    return NULL;
+}
+
+static bool sizes(const sg_family *family, const sg_node *node) {
+    if (node->kind != SG_NODE_SCALAR) return false;
+    for (size_t i = 0; i < family->n_keys; i++)
+        if (strcmp(family->keys[i].name, node->key) == 0) return true;
+    return false;
+}
+
+static sg_code add_model(const sg_tree *tree, const sg_node *root, const sg_node *type, sg_settings *s,
+                         sg_status *status) {
+    const char *policy = type->kind == SG_NODE_SCALAR ? policy_of(type->text) : NULL;
+    const sg_family *family = policy ? sg_family_find(policy) : NULL;
+    if (!family)
+        return sg_node_fail(tree, type, status,
+                            "model_type '%.64s' is none that is known: bert, gpt2, opt, switch_transformers",
+                            type->kind == SG_NODE_SCALAR ? type->text : "");
+    (void)snprintf(s->policy, sizeof s->policy, "%s", policy);
+    sg_code code = SG_OK;
+    for (const sg_node *node = root->child; node && code == SG_OK; node = node->next)
+        if (sizes(family, node)) code = add_node(tree, node, s, status);
+    return code;
+}
+
+/* ---- files ---- */
+
+static sg_code add_root(const sg_tree *tree, sg_settings *settings, sg_status *status) {
+    const sg_node *root = sg_tree_root(tree);
+    if (root->kind != SG_NODE_MAP) return sg_node_fail(tree, root, status, "lines of KEY: VALUE are expected");
+    const sg_node *type = sg_node_get(root, "model_type");
+    if (type) return add_model(tree, root, type, settings, status);
+    sg_code code = SG_OK;
+    for (const sg_node *node = root->child; node && code == SG_OK; node = node->next)
+        code = add_node(tree, node, settings, status);
+    return code;
+}
+
+static sg_code take_tree(sg_tree *tree, sg_settings *settings, sg_status *status) {
+    sg_code code = add_root(tree, settings, status);
+    sg_tree_free(tree);
+    if (code != SG_OK) sg_settings_clear(settings);
+    return code;
+}
+
 sg_code sg_settings_read(const char *path, sg_settings *settings, sg_status *status) {
     memset(settings, 0, sizeof *settings);
     sg_tree *tree;
     sg_code code = sg_tree_read(path, &tree, status);
-    if (code != SG_OK) return code;
-    const sg_node *root = sg_tree_root(tree);
-    if (root->kind != SG_NODE_MAP) code = sg_node_fail(tree, root, status, "lines of KEY: VALUE are expected");
-    for (const sg_node *node = code == SG_OK ? root->child : NULL; node && code == SG_OK; node = node->next)
-        code = add_node(tree, node, settings, status);
-    sg_tree_free(tree);
-    if (code != SG_OK) sg_settings_clear(settings);
-    return code;
+    return code == SG_OK ? take_tree(tree, settings, status) : code;
+}
+
+sg_code sg_settings_parse_json(const char *name, const char *text, sg_settings *settings, sg_status *status) {
+    memset(settings, 0, sizeof *settings);
+    sg_tree *tree;
+    sg_code code = sg_tree_parse_json(name, text, strlen(text), &tree, status);
+    return code == SG_OK ? take_tree(tree, settings, status) : code;
 }
 
 void sg_settings_clear(sg_settings *settings) {

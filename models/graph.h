@@ -99,6 +99,11 @@ void sg_hold_forward(sg_graph *g, sg_tid tensor);
 /* Keeps them until the end of the program. */
 void sg_hold_program(sg_graph *g, sg_tid tensor);
 
+/* Every trainable parameter has a gradient from the start (zeros), which no step drops; backward then adds to it:
+ * `first_micro_step` is false. Behind the parameters, before the first program. Not with sharding. */
+void sg_gradients_persist(sg_graph *g);
+/* Behind the backward of a step that has no optimizer: with ranks the gradients are exchanged. Ends the step. */
+void sg_gradients_done(sg_graph *g);
 /* Backward of scalar `loss` (starts with a ones-like fill), parameters' gradients become ready as they are complete.
  * `first_micro_step` false: gradients exist already and are accumulated into. `last_micro_step` false: no GRAD_READY. */
 void sg_backward(sg_graph *g, sg_tid loss, bool first_micro_step, bool last_micro_step);

@@ -76,6 +76,8 @@ sg_tid sg_matmul(sg_graph *g, sg_tid a, sg_tid b);
 /* residual + a b for 3-D operands; the residual (an additive attention mask) is broadcast. 1 op. */
 sg_tid sg_baddbmm(sg_graph *g, sg_tid residual, sg_tid a, sg_tid b);
 sg_tid sg_linear(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias);
+/* bias[n] + x[..,k] weight[k,n] as one product over all rows of x: 1 op. */
+sg_tid sg_addmm(sg_graph *g, sg_tid bias, sg_tid x, sg_tid weight);
 sg_tid sg_linear_act(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, sg_fn act);
 /* x[n,c,h,w], weight[o,c,kh,kw]; act and residual as for linear. */
 sg_tid sg_conv2d(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, int stride, int pad);

@@ -163,6 +163,24 @@ sg_tid sg_linear(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias) {
     return sg_linear_act(g, x, weight, bias, SG_FN_NONE);
 }
 
+sg_tid sg_addmm(sg_graph *g, sg_tid bias, sg_tid x, sg_tid weight) {
+    bias = sg_autocast_down(g, bias);
+    x = sg_autocast_down(g, x);
+    weight = sg_autocast_down(g, weight);
+    if (!sg_graph_has(g, bias) || !sg_graph_has(g, x) || !sg_graph_has(g, weight)) return SG_NO_TENSOR;
+    const sg_desc in = *sg_graph_desc(g, x), w = *sg_graph_desc(g, weight);
+    if (in.ndim < 1 || w.ndim != 2 || in.size[in.ndim - 1] != w.size[0]) {
+        sg_graph_fail(g, SG_BAD_INPUT, "addmm in %s: the operands do not fit each other", sg_graph_module_name(g));
+        return SG_NO_TENSOR;
+    }
+    sg_tid flat = sg_reshape(g, x, 2, (const int64_t[]){-1, w.size[0]});
+    sg_product_spec spec = {.a = flat, .b = weight, .bias = bias, .residual = SG_NO_TENSOR};
+    int64_t size[SG_MAX_DIMS];
+    memcpy(size, in.size, sizeof size);
+    size[in.ndim - 1] = w.size[1];
+    return sg_view(g, sg_product(g, &spec), in.ndim, size);
+}
+
 /* ---- matmul ---------------------------------------------------------------------------------------------------- */
 
 sg_tid sg_matmul(sg_graph *g, sg_tid a, sg_tid b) {

@@ -1,6 +1,7 @@
 /* policy.c: the registry of families and the way from a request to a training. */
 #include "models/policy.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "models/families/family.h"
@@ -25,6 +26,10 @@ static const family_builder builders[SG_FAMILY_COUNT] = {
                                      "--steps-per-env and --mini-batches"},
     [SG_FAMILY_MLP] = {.build = sg_mlp_build},
     [SG_FAMILY_TRANSFORMER] = {.build = sg_transformer_build},
+    [SG_FAMILY_BERT] = {.build = sg_bert_build},
+    [SG_FAMILY_GPT2] = {.build = sg_gpt2_build},
+    [SG_FAMILY_OPT] = {.build = sg_opt_build},
+    [SG_FAMILY_SWITCH] = {.build = sg_switch_build},
 };
 
 /* ---- names ---- */
@@ -96,9 +101,14 @@ static sg_code fail_policy(const char *name, sg_status *status) {
     const char *names[SG_FAMILY_COUNT];
     for (size_t i = 0; i < SG_FAMILY_COUNT; i++) names[i] = sg_family_table[i].name;
     const char *near = sg_nearest(name, names, SG_FAMILY_COUNT);
-    return sg_fail(status, SG_BAD_INPUT,
-                   "unknown policy '%.80s'%s%s%s Known policies: act, smolvla, ppo, mlp, transformer", name,
-                   near ? ": did you mean '" : ".", near ? near : "", near ? "'?" : "");
+    char known[16 * SG_FAMILY_COUNT] = "";
+    size_t at = 0;
+    for (size_t i = 0; i < SG_FAMILY_COUNT && at < sizeof known; i++) {
+        int n = snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", names[i]);
+        at += n > 0 ? (size_t)n : 0;
+    }
+    return sg_fail(status, SG_BAD_INPUT, "unknown policy '%.80s'%s%s%s Known policies: %s", name,
+                   near ? ": did you mean '" : ".", near ? near : "", near ? "'?" : "", known);
 }
 
 /* ---- the request ---- */

@@ -29,7 +29,7 @@ typedef struct sg_setting {
 } sg_setting;
 
 typedef struct sg_policy_request {
-    const char *policy; /* "act", "smolvla", "ppo", "mlp", "transformer" */
+    const char *policy; /* a family's name: "act", "smolvla", "ppo", "bert" ... */
     sg_framework framework;
     sg_device_class device_class;
     int64_t batch;        /* samples per process and micro-step, >= 1; 0 = the policy's default (8). Refused for PPO. */

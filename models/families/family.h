@@ -20,6 +20,10 @@ typedef enum sg_family_index {
     SG_FAMILY_PPO,
     SG_FAMILY_MLP,
     SG_FAMILY_TRANSFORMER,
+    SG_FAMILY_BERT,
+    SG_FAMILY_GPT2,
+    SG_FAMILY_OPT,
+    SG_FAMILY_SWITCH,
     SG_FAMILY_COUNT
 } sg_family_index;
 
@@ -37,6 +41,10 @@ void sg_smolvla_build(sg_graph *g, const sg_family_build *build);
 void sg_ppo_build(sg_graph *g, const sg_family_build *build);
 void sg_mlp_build(sg_graph *g, const sg_family_build *build);
 void sg_transformer_build(sg_graph *g, const sg_family_build *build);
+void sg_bert_build(sg_graph *g, const sg_family_build *build);
+void sg_gpt2_build(sg_graph *g, const sg_family_build *build);
+void sg_opt_build(sg_graph *g, const sg_family_build *build);
+void sg_switch_build(sg_graph *g, const sg_family_build *build);
 
 /* PPO's samples per mini-batch: envs x steps / mini-batches. */
 sg_code sg_ppo_batch(const sg_options *options, int64_t *batch, sg_status *status);

@@ -166,6 +166,82 @@ static const sg_key transformer_keys[] = {
     OPTIMIZER_KEYS("1e-4", "1e-2", "1"),
 };
 
+/* ---- transformers by their Hugging Face configuration; defaults: bert-base-uncased, gpt2, opt-1.3b, switch-base-8 ---- */
+
+#define LANGUAGE_KEYS(tokens)                                                                                          \
+    INT_ALSO("sequence_length", "seq_len|sequence|tokens", tokens, 1, SG_LIMIT_TOKENS, "tokens of a sample"),          \
+        TEXT("step", "train", "train|gradients|inference",                                                             \
+             "train: with loss and optimizer; gradients: forward and backward, added to gradients that exist; "        \
+             "inference: forward alone"),                                                                              \
+        OPTIMIZER_KEYS("1e-4", "1e-2", "1")
+#define ACTIVATIONS "gelu|gelu_new|relu"
+
+static const sg_key bert_keys[] = {
+    INT("vocab_size", "30522", 1, 1 << 24, "tokens known"),
+    INT("hidden_size", "768", 1, SG_LIMIT_WIDTH, "width"),
+    INT("num_hidden_layers", "12", 1, SG_LIMIT_LAYERS, "layers"),
+    INT("num_attention_heads", "12", 1, 1024, "attention heads; they divide hidden_size"),
+    INT("intermediate_size", "3072", 1, SG_LIMIT_WIDTH, "width of the feed-forward layers"),
+    INT("max_position_embeddings", "512", 1, SG_LIMIT_TOKENS, "longest sequence"),
+    INT("type_vocab_size", "2", 1, 1 << 16, "kinds of segments"),
+    TEXT("hidden_act", "gelu", ACTIVATIONS, "activation of the feed-forward layers"),
+    REAL("hidden_dropout_prob", "0.1", 0, 0.99, "dropout probability of hidden states"),
+    REAL("attention_probs_dropout_prob", "0.1", 0, 0.99, "dropout probability of attention weights"),
+    REAL("layer_norm_eps", "1e-12", 0, 1, "added to the variance"),
+    LANGUAGE_KEYS("512"),
+};
+
+static const sg_key gpt2_keys[] = {
+    INT("vocab_size", "50257", 1, 1 << 24, "tokens known"),
+    INT_ALSO("n_embd", "hidden_size", "768", 1, SG_LIMIT_WIDTH, "width"),
+    INT_ALSO("n_layer", "num_hidden_layers|n_layers", "12", 1, SG_LIMIT_LAYERS, "layers"),
+    INT_ALSO("n_head", "num_attention_heads|n_heads", "12", 1, 1024, "attention heads; they divide n_embd"),
+    INT("n_inner", "0", 0, SG_LIMIT_WIDTH, "width of the feed-forward layers; 0: four times n_embd"),
+    INT_ALSO("n_positions", "max_position_embeddings", "1024", 1, SG_LIMIT_TOKENS, "longest sequence"),
+    TEXT("activation_function", "gelu_new", ACTIVATIONS, "activation of the feed-forward layers"),
+    REAL("embd_pdrop", "0.1", 0, 0.99, "dropout probability of embeddings"),
+    REAL("attn_pdrop", "0.1", 0, 0.99, "dropout probability of attention weights"),
+    REAL("resid_pdrop", "0.1", 0, 0.99, "dropout probability before each residual sum"),
+    REAL("layer_norm_epsilon", "1e-5", 0, 1, "added to the variance"),
+    LANGUAGE_KEYS("1024"),
+};
+
+static const sg_key opt_keys[] = {
+    INT("vocab_size", "50272", 1, 1 << 24, "tokens known"),
+    INT("hidden_size", "2048", 1, SG_LIMIT_WIDTH, "width"),
+    INT("word_embed_proj_dim", "0", 0, SG_LIMIT_WIDTH, "width of the token embedding; 0: hidden_size"),
+    INT("num_hidden_layers", "24", 1, SG_LIMIT_LAYERS, "layers"),
+    INT("num_attention_heads", "32", 1, 1024, "attention heads; they divide hidden_size"),
+    INT("ffn_dim", "8192", 1, SG_LIMIT_WIDTH, "width of the feed-forward layers"),
+    INT("max_position_embeddings", "2048", 1, SG_LIMIT_TOKENS, "longest sequence"),
+    BOOL("do_layer_norm_before", "true", "norm before attention and feed-forward instead of behind them"),
+    TEXT("activation_function", "relu", ACTIVATIONS, "activation of the feed-forward layers"),
+    REAL("dropout", "0.1", 0, 0.99, "dropout probability of hidden states"),
+    REAL("attention_dropout", "0.0", 0, 0.99, "dropout probability of attention weights"),
+    LANGUAGE_KEYS("2048"),
+};
+
+static const sg_key switch_keys[] = {
+    INT("vocab_size", "32128", 1, 1 << 24, "tokens known"),
+    INT("d_model", "768", 1, SG_LIMIT_WIDTH, "width"),
+    INT("d_kv", "64", 1, 4096, "width of an attention head"),
+    INT("d_ff", "3072", 1, SG_LIMIT_WIDTH, "width of the feed-forward layers"),
+    INT("num_layers", "12", 1, SG_LIMIT_LAYERS, "layers of the encoder"),
+    INT("num_decoder_layers", "0", 0, SG_LIMIT_LAYERS, "layers of the decoder; 0: num_layers"),
+    INT("num_heads", "12", 1, 1024, "attention heads"),
+    INT("num_experts", "8", 1, 4096, "experts of a sparse layer"),
+    INT("expert_capacity", "64", 1, SG_LIMIT_TOKENS, "tokens of a sequence that one expert takes"),
+    INT("num_sparse_encoder_layers", "6", 0, SG_LIMIT_LAYERS, "sparse layers of the encoder, evenly spread"),
+    INT("num_sparse_decoder_layers", "6", 0, SG_LIMIT_LAYERS, "sparse layers of the decoder, evenly spread"),
+    INT("relative_attention_num_buckets", "32", 4, 4096, "buckets of relative positions"),
+    INT("relative_attention_max_distance", "128", 3, 1 << 24, "distance from which on all share one bucket"),
+    TEXT("dense_act_fn", "relu", ACTIVATIONS, "activation of the feed-forward layers"),
+    REAL("dropout_rate", "0.1", 0, 0.99, "dropout probability"),
+    REAL("router_jitter_noise", "0.01", 0, 0.99, "half width of the noise on what is routed, in training"),
+    REAL("layer_norm_epsilon", "1e-6", 0, 1, "added to the mean square"),
+    LANGUAGE_KEYS("512"),
+};
+
 #define KEYS(table) .keys = (table), .n_keys = sizeof(table) / sizeof *(table)
 
 const sg_family sg_family_table[SG_FAMILY_COUNT] = {
@@ -194,4 +270,24 @@ const sg_family sg_family_table[SG_FAMILY_COUNT] = {
                                KEYS(transformer_keys),
                                .default_batch = 8,
                                .default_precision = "fp32"},
+    [SG_FAMILY_BERT] = {.name = "bert",
+                        .summary = "BERT with a language-model head (Hugging Face's BertLMHeadModel)",
+                        KEYS(bert_keys),
+                        .default_batch = 8,
+                        .default_precision = "fp32"},
+    [SG_FAMILY_GPT2] = {.name = "gpt2",
+                        .summary = "GPT-2 and GPT-3 sizes (Hugging Face's GPT2LMHeadModel)",
+                        KEYS(gpt2_keys),
+                        .default_batch = 8,
+                        .default_precision = "fp32"},
+    [SG_FAMILY_OPT] = {.name = "opt",
+                       .summary = "OPT (Hugging Face's OPTForCausalLM)",
+                       KEYS(opt_keys),
+                       .default_batch = 8,
+                       .default_precision = "fp32"},
+    [SG_FAMILY_SWITCH] = {.name = "switch",
+                          .summary = "mixture of experts (Hugging Face's SwitchTransformersForConditionalGeneration)",
+                          KEYS(switch_keys),
+                          .default_batch = 8,
+                          .default_precision = "fp32"},
 };

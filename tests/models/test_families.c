@@ -43,6 +43,22 @@ typedef struct policy {
     "n_layers", "2", "dim_model", "8", "n_heads", "2", "dim_feedforward", "12", "sequence_length", "5", "input_dim",   \
         "3", "output_dim", "4"
 
+#define TINY_BERT                                                                                                      \
+    "vocab_size", "11", "hidden_size", "8", "num_hidden_layers", "2", "num_attention_heads", "2", "intermediate_size", \
+        "12", "max_position_embeddings", "7", "sequence_length", "5", "hidden_dropout_prob", "0",                      \
+        "attention_probs_dropout_prob", "0"
+#define TINY_GPT2                                                                                                      \
+    "vocab_size", "11", "n_embd", "8", "n_layer", "2", "n_head", "2", "n_positions", "6", "sequence_length", "5",      \
+        "embd_pdrop", "0", "attn_pdrop", "0", "resid_pdrop", "0"
+#define TINY_OPT                                                                                                       \
+    "vocab_size", "11", "hidden_size", "8", "num_hidden_layers", "2", "num_attention_heads", "2", "ffn_dim", "12",     \
+        "max_position_embeddings", "6", "sequence_length", "5", "dropout", "0"
+#define TINY_SWITCH                                                                                                    \
+    "vocab_size", "11", "d_model", "8", "d_kv", "3", "d_ff", "6", "num_layers", "2", "num_heads", "2", "num_experts",  \
+        "2", "expert_capacity", "2", "num_sparse_encoder_layers", "1", "num_sparse_decoder_layers", "2",               \
+        "relative_attention_num_buckets", "8", "relative_attention_max_distance", "6", "sequence_length", "5",         \
+        "dropout_rate", "0", "router_jitter_noise", "0"
+
 /* Without dropout, whose masks follow the layout of the tensors; fp32, because tests widen it. */
 static const policy TINY[] = {
     {"act", "act", NULL, 2, {TINY_ACT}},
@@ -57,6 +73,17 @@ static const policy TINY[] = {
     {"transformer", "transformer", NULL, 2, {TINY_TRANSFORMER}},
     {"transformer, tokens", "transformer", NULL, 2, {TINY_TRANSFORMER, "vocab_size", "9", "norm", "rms_norm"}},
     {"transformer, all seen", "transformer", NULL, 2, {TINY_TRANSFORMER, "causal", "false", "activation", "silu"}},
+    {"bert", "bert", NULL, 2, {TINY_BERT}},
+    {"bert, gelu_new", "bert", NULL, 2, {TINY_BERT, "hidden_act", "gelu_new"}},
+    {"gpt2", "gpt2", NULL, 2, {TINY_GPT2}},
+    {"opt", "opt", NULL, 2, {TINY_OPT}},
+    {"opt, projected, norm behind",
+     "opt",
+     NULL,
+     2,
+     {TINY_OPT, "word_embed_proj_dim", "6", "do_layer_norm_before", "false"}},
+    {"switch", "switch", NULL, 2, {TINY_SWITCH}},
+    {"switch, all routed", "switch", NULL, 2, {TINY_SWITCH, "sequence_length", "4", "expert_capacity", "8"}},
     {"ppo", "ppo", NULL, 0, {TINY_PPO}},
     {"ppo, normalised, fixed rate", "ppo", NULL, 0, {TINY_PPO, "empirical_normalization", "true", "schedule", "fixed"}},
     {"ppo, value not clipped", "ppo", NULL, 0, {TINY_PPO, "use_clipped_value_loss", "false", "activation", "tanh"}},

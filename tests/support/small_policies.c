@@ -137,6 +137,44 @@ static const pair TOKENS[] = {
     {0},
 };
 
+static const pair BERT[] = {
+    {"vocab_size", "11"},        {"hidden_size", "8"},
+    {"num_hidden_layers", "1"},  {"num_attention_heads", "2"},
+    {"intermediate_size", "12"}, {"max_position_embeddings", "7"},
+    {"sequence_length", "5"},    {0},
+};
+static const pair GPT2[] = {
+    {"vocab_size", "11"},
+    {"n_embd", "8"},
+    {"n_layer", "1"},
+    {"n_head", "2"},
+    {"n_positions", "6"},
+    {"sequence_length", "5"},
+    {0},
+};
+static const pair OPT[] = {
+    {"vocab_size", "11"},       {"hidden_size", "8"},
+    {"num_hidden_layers", "1"}, {"num_attention_heads", "2"},
+    {"ffn_dim", "12"},          {"max_position_embeddings", "6"},
+    {"sequence_length", "5"},   {0},
+};
+static const pair SWITCH[] = {
+    {"vocab_size", "11"},
+    {"d_model", "8"},
+    {"d_kv", "3"},
+    {"d_ff", "6"},
+    {"num_layers", "1"},
+    {"num_heads", "2"},
+    {"num_experts", "2"},
+    {"expert_capacity", "2"},
+    {"num_sparse_encoder_layers", "0"},
+    {"num_sparse_decoder_layers", "1"},
+    {"relative_attention_num_buckets", "4"},
+    {"relative_attention_max_distance", "4"},
+    {"sequence_length", "5"},
+    {0},
+};
+
 static const struct {
     const char *name, *policy;
     const pair *pairs;
@@ -152,6 +190,10 @@ static const struct {
     [SG_SMALL_MLP] = {"mlp", "mlp", MLP},
     [SG_SMALL_TRANSFORMER] = {"transformer", "transformer", TRANSFORMER},
     [SG_SMALL_TOKENS] = {"transformer over tokens", "transformer", TOKENS},
+    [SG_SMALL_BERT] = {"BERT", "bert", BERT},
+    [SG_SMALL_GPT2] = {"GPT-2", "gpt2", GPT2},
+    [SG_SMALL_OPT] = {"OPT", "opt", OPT},
+    [SG_SMALL_SWITCH] = {"Switch", "switch", SWITCH},
 };
 
 const char *sg_small_name(sg_small which) {

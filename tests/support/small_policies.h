@@ -16,6 +16,10 @@ typedef enum sg_small {
     SG_SMALL_MLP,
     SG_SMALL_TRANSFORMER,
     SG_SMALL_TOKENS, /* transformer over tokens, RMS norm, silu, dropout, L1 */
+    SG_SMALL_BERT,
+    SG_SMALL_GPT2,
+    SG_SMALL_OPT,
+    SG_SMALL_SWITCH, /* one token of five stays with no expert */
     SG_SMALL_COUNT
 } sg_small;
 const char *sg_small_name(sg_small which);

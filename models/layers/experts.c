@@ -1,0 +1,89 @@
+/* experts.c: a mixture of feed-forward experts with top-1 routing and a capacity. */
+#include "models/layers/experts.h"
+
+static const sg_layer_style fp32 = {.dtype = SG_F32};
+static const double init_sd = 0.02;
+
+static sg_linear_layer linear(sg_graph *g, const char *name, int64_t in, int64_t out) {
+    sg_linear_layer layer = {sg_graph_text(g, "%s", name), SG_NO_TENSOR, SG_NO_TENSOR};
+    sg_module_begin(g, "%s", name);
+    layer.weight = sg_param_normal(g, "weight", 2, (int64_t[]){out, in}, init_sd, fp32);
+    sg_module_end(g);
+    return layer;
+}
+
+sg_expert sg_expert_make(sg_graph *g, const char *name, const sg_experts_config *config) {
+    sg_module_begin(g, "%s", name);
+    sg_expert e = {linear(g, "wi", config->width, config->feedforward),
+                   linear(g, "wo", config->feedforward, config->width)};
+    sg_module_end(g);
+    return e;
+}
+
+sg_tid sg_expert_apply(sg_graph *g, const sg_expert *expert, const sg_experts_config *config, sg_tid x) {
+    x = sg_activation_apply(g, config->activation, sg_linear_apply(g, &expert->up, x));
+    return sg_linear_apply(g, &expert->down, sg_dropout(g, x, config->dropout, 0, 1));
+}
+
+sg_experts sg_experts_make(sg_graph *g, const char *name, const sg_experts_config *config, sg_expert *expert) {
+    sg_experts experts = {.name = sg_graph_text(g, "%s", name), .expert = expert};
+    sg_module_begin(g, "%s", name);
+    experts.router = linear(g, "router.classifier", config->width, config->experts);
+    for (int64_t i = 0; i < config->experts; i++)
+        expert[i] = sg_expert_make(g, sg_graph_text(g, "experts.expert_%lld", (long long)i), config);
+    sg_module_end(g);
+    return experts;
+}
+
+/* The chosen expert's probability [b, t, 1]. Beside it, what the router makes of its choice: one-hot vectors of the
+ * experts, each token's place in its expert's queue, and whether that is within the capacity. */
+static sg_tid route(sg_graph *g, const sg_experts *experts, const sg_experts_config *config, sg_tid x) {
+    const sg_desc d = *sg_desc_of(g, x);
+    if (config->jitter > 0)
+        x = sg_mul(g, x, sg_rand(g, sg_float(g), 3, d.size, 1 - config->jitter, 1 + config->jitter, 0));
+    sg_tid p = sg_softmax(g, sg_linear_apply(g, &experts->router, x));
+    sg_no_grad_begin(g);
+    sg_tid best = sg_reduce(g, SG_FN_MAX, p, 1u << 2, true);
+    sg_tid chosen = sg_to(g, sg_binary(g, SG_FN_EQ, p, best, 0), sg_float(g));
+    sg_tid within = sg_compare_scalar(g, SG_FN_LE, sg_cumsum(g, chosen, 1), (double)config->capacity);
+    (void)sg_mul(g, chosen, sg_to(g, within, sg_float(g)));
+    sg_no_grad_end(g);
+    return sg_reduce(g, SG_FN_SUM, sg_mul(g, p, chosen), 1u << 2, true);
+}
+
+/* Rows of x[b t, width] that go to this expert: index[b, n]. */
+static sg_tid rows_of(sg_graph *g, int64_t batch, int64_t tokens, int64_t experts, int64_t expert, int64_t n) {
+    sg_tid first = sg_view(g, sg_arange(g, SG_I64, 0, (double)tokens, batch), 2, (int64_t[]){batch, 1});
+    sg_tid inside = sg_arange(g, SG_I64, (double)expert, (double)experts, n);
+    return sg_add(g, first, sg_view(g, inside, 2, (int64_t[]){1, n}));
+}
+
+static sg_tid visit_experts(sg_graph *g, const sg_experts *experts, const sg_experts_config *config, sg_tid x) {
+    const sg_desc d = *sg_desc_of(g, x);
+    int64_t batch = d.size[0], tokens = d.size[1], n = tokens / config->experts;
+    if (n > config->capacity) n = config->capacity;
+    if (n < 1) return x;
+    sg_tid done[4096], flat = sg_view(g, x, 2, (int64_t[]){batch * tokens, d.size[2]});
+    for (int64_t i = 0; i < config->experts && !sg_graph_failed(g); i++) {
+        sg_tid rows = rows_of(g, batch, tokens, config->experts, i, n);
+        sg_wait(g, rows);
+        sg_module_begin(g, "experts.expert_%lld", (long long)i);
+        done[i] = sg_expert_apply(g, &experts->expert[i], config, sg_embedding(g, flat, rows));
+        sg_module_end(g);
+        sg_wait(g, rows);
+    }
+    if (sg_graph_failed(g)) return SG_NO_TENSOR;
+    int64_t routed = n * config->experts;
+    sg_tid y = sg_view(g, sg_stack(g, (int)config->experts, done, 2), 3, (int64_t[]){batch, routed, d.size[2]});
+    if (routed == tokens) return y;
+    return sg_cat(g, 2, (const sg_tid[]){y, sg_slice(g, x, 1, routed, tokens - routed)}, 1);
+}
+
+sg_tid sg_experts_apply(sg_graph *g, const sg_experts *experts, const sg_experts_config *config, sg_tid x) {
+    if (sg_graph_failed(g)) return SG_NO_TENSOR;
+    sg_module_begin(g, "%s", experts->name);
+    sg_tid probability = route(g, experts, config, x);
+    sg_tid y = sg_mul(g, probability, visit_experts(g, experts, config, x));
+    sg_module_end(g);
+    return y;
+}
