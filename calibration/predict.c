@@ -6,32 +6,70 @@
 #include "calibration/framework_file.h"
 #include "calibration/predict_work.h"
 
-/* A training as one device class runs it. One program serves any number of ranks: what exchanges gradients costs nothing
- * on one. Walks are kept by one rank or several. */
+/* A steady iteration of a training and its prices on the machines that were asked for lately. */
+enum { PRICED = 64 };
+typedef struct course {
+    struct course *next;
+    sg_course_options options;
+    sg_course *course;
+    sg_tape_prices *prices[PRICED]; /* latest first */
+} course;
+
+/* A training as one device class runs it. Unsharded, one program serves any number of ranks: what exchanges gradients costs
+ * nothing on one. */
 typedef struct lowered {
+    struct lowered *next;
+    sg_device_class device_class;
+    int64_t shard_ranks; /* 0: not sharded */
     sg_training *training;
-    sg_pricer *pricer[2];
-    double env_step_s[2];
-    bool caching[2];
+    course *courses;
 } lowered;
+
+/* The numbers of the request's framework on one device class. */
+typedef struct framework {
+    struct framework *next;
+    char device_class[sizeof((sg_machine *)0)->device_class];
+    sg_framework_numbers numbers;
+} framework;
 
 struct sg_predictor {
     const sg_policy_request *request;
     const char *config_dir;
-    lowered lowered[2]; /* by sg_device_class */
+    lowered *lowered;
+    framework *frameworks;
 };
 
 sg_device_class sg_machine_device_class(const sg_machine *machine) {
     return strcmp(machine->device_class, "cpu") == 0 ? SG_DEVICE_CLASS_CPU : SG_DEVICE_CLASS_CUDA;
 }
 
+static sg_code numbers_of(sg_predictor *p, const char *device_class, const sg_framework_numbers **numbers,
+                          sg_status *status) {
+    framework *f = p->frameworks;
+    while (f && strcmp(f->device_class, device_class) != 0) f = f->next;
+    if (!f) {
+        f = calloc(1, sizeof *f);
+        if (!f) return sg_fail_memory(status, sizeof *f, "a framework's numbers");
+        memcpy(f->device_class, device_class, sizeof f->device_class);
+        sg_code code = sg_framework_load(sg_framework_name(p->request->framework), device_class, p->config_dir,
+                                         &f->numbers, status);
+        if (code) {
+            free(f);
+            return code;
+        }
+        f->next = p->frameworks;
+        p->frameworks = f;
+    }
+    *numbers = &f->numbers;
+    return SG_OK;
+}
+
 /* The machine with the framework's numbers, in memory of its own. */
-static sg_code own_machine(sg_predict_work *w, const sg_machine *machine, const char *config_dir, sg_status *status) {
-    sg_framework_numbers numbers;
+static sg_code own_machine(sg_predictor *p, sg_predict_work *w, const sg_machine *machine, sg_status *status) {
+    const sg_framework_numbers *numbers = NULL;
     w->machine = *machine;
     w->machine.covariance = NULL;
-    sg_code code = sg_framework_load(sg_framework_name(w->request->framework), machine->device_class, config_dir,
-                                     &numbers, status);
+    sg_code code = numbers_of(p, machine->device_class, &numbers, status);
     if (code) return code;
     if (machine->covariance) {
         size_t bytes = sizeof(double) * SG_M_COUNT * SG_M_COUNT;
@@ -40,11 +78,11 @@ static sg_code own_machine(sg_predict_work *w, const sg_machine *machine, const 
         memcpy(w->machine.covariance, machine->covariance, bytes);
     }
     /* host costs that were measured are the framework's; the engine itself is known */
-    if (numbers.factors)
-        sg_framework_apply(&numbers, &w->machine);
+    if (numbers->factors)
+        sg_framework_apply(numbers, &w->machine);
     else
-        sg_framework_impose(&numbers, &w->machine);
-    w->buckets = numbers.buckets;
+        sg_framework_impose(numbers, &w->machine);
+    w->buckets = numbers->buckets;
     return SG_OK;
 }
 
@@ -57,50 +95,123 @@ sg_code sg_predictor_open(const sg_policy_request *request, const char *config_d
     return SG_OK;
 }
 
-void sg_predictor_close(sg_predictor *predictor) {
-    if (!predictor) return;
-    for (int c = 0; c < 2; c++) {
-        lowered *l = &predictor->lowered[c];
-        sg_pricer_close(l->pricer[0]);
-        sg_pricer_close(l->pricer[1]);
-        if (l->training) sg_training_free(l->training);
-    }
-    free(predictor);
+static void close_course(course *c) {
+    for (int i = 0; i < PRICED; i++) sg_tape_prices_close(c->prices[i]);
+    sg_course_close(c->course);
+    free(c);
 }
 
-static sg_code lower(sg_predictor *p, const sg_machine *machine, lowered **out, sg_status *status) {
+static void close_lowered(lowered *l) {
+    while (l->courses) {
+        course *next = l->courses->next;
+        close_course(l->courses);
+        l->courses = next;
+    }
+    sg_training_free(l->training);
+    free(l);
+}
+
+void sg_predictor_close(sg_predictor *p) {
+    if (!p) return;
+    while (p->lowered) {
+        lowered *next = p->lowered->next;
+        close_lowered(p->lowered);
+        p->lowered = next;
+    }
+    while (p->frameworks) {
+        framework *next = p->frameworks->next;
+        free(p->frameworks);
+        p->frameworks = next;
+    }
+    free(p);
+}
+
+static bool sharded(const sg_policy_request *request) {
+    return request->sharding && strcmp(request->sharding, "none") != 0;
+}
+
+static sg_code lower(sg_predictor *p, const sg_machine *machine, int ranks, lowered **out, sg_status *status) {
     sg_policy_request asked = *p->request;
     asked.device_class = sg_machine_device_class(machine);
-    asked.ranks = 2;
-    *out = &p->lowered[asked.device_class == SG_DEVICE_CLASS_CPU];
-    return (*out)->training ? SG_OK : sg_policy_build(&asked, &(*out)->training, status);
+    asked.ranks = sharded(&asked) ? ranks : 2;
+    int64_t shard_ranks = sharded(&asked) ? ranks : 0;
+    for (*out = p->lowered; *out; *out = (*out)->next)
+        if ((*out)->device_class == asked.device_class && (*out)->shard_ranks == shard_ranks) return SG_OK;
+    lowered *l = calloc(1, sizeof *l);
+    if (!l) return sg_fail_memory(status, sizeof *l, "a training");
+    l->device_class = asked.device_class;
+    l->shard_ranks = shard_ranks;
+    sg_code code = sg_policy_build(&asked, &l->training, status);
+    if (code) {
+        free(l);
+        return code;
+    }
+    l->next = p->lowered;
+    *out = p->lowered = l;
+    return SG_OK;
 }
 
 sg_code sg_predictor_training(sg_predictor *predictor, const sg_machine *machine, const sg_training **training,
                               sg_status *status) {
     lowered *l = NULL;
-    sg_code code = lower(predictor, machine, &l, status);
+    sg_code code = lower(predictor, machine, 1, &l, status);
     *training = code ? NULL : l->training;
     return code;
 }
 
-static sg_code walk(sg_predict_work *w, lowered *l, sg_status *status) {
-    int several = w->ranks > 1;
-    double env_step_s;
-    bool caching = w->machine.caching_allocator;
-    w->training = l->training;
-    env_step_s = sg_predict_env_step_s(w);
-    if (l->pricer[several] && (l->env_step_s[several] != env_step_s || l->caching[several] != caching)) {
-        sg_pricer_close(l->pricer[several]);
-        l->pricer[several] = NULL;
+static bool same_course(const sg_course_options *a, const sg_course_options *b) {
+    return a->processor == b->processor && a->several == b->several && a->caching == b->caching &&
+           a->graph == b->graph && a->buckets.first_bytes == b->buckets.first_bytes &&
+           a->buckets.bytes == b->buckets.bytes;
+}
+
+static sg_code find_course(const sg_predict_work *w, lowered *l, course **out, sg_status *status) {
+    const sg_course_options options = {.processor = l->device_class == SG_DEVICE_CLASS_CPU,
+                                       .several = w->ranks > 1,
+                                       .caching = w->machine.caching_allocator,
+                                       .buckets = w->buckets};
+    for (*out = l->courses; *out; *out = (*out)->next)
+        if (same_course(&(*out)->options, &options)) return SG_OK;
+    course *c = calloc(1, sizeof *c);
+    if (!c) return sg_fail_memory(status, sizeof *c, "the course of a walk");
+    c->options = options;
+    sg_code code = sg_course_open(l->training, &options, &c->course, status);
+    if (code) {
+        free(c);
+        return code;
     }
-    sg_code code = SG_OK;
-    if (!l->pricer[several])
-        code = sg_pricer_open(w->training, &w->machine, several, w->buckets, env_step_s, &l->pricer[several], status);
-    if (code) return code;
-    l->env_step_s[several] = env_step_s;
-    l->caching[several] = caching;
-    return sg_pricer_run(l->pricer[several], &w->machine, w->ranks, &w->walked, status);
+    c->next = l->courses;
+    *out = l->courses = c;
+    return SG_OK;
+}
+
+/* Prices of the course on this machine, made where they are not among the latest. */
+static sg_code find_prices(course *c, const sg_machine *machine, const sg_tape_prices **prices, sg_status *status) {
+    sg_machine key = *machine;
+    key.covariance = NULL;
+    int at = 0;
+    while (at < PRICED - 1 && c->prices[at] && memcmp(&c->prices[at]->machine, &key, sizeof key) != 0) at++;
+    sg_tape_prices *found = c->prices[at];
+    if (!found || memcmp(&found->machine, &key, sizeof key) != 0) {
+        sg_tape_prices *made;
+        sg_code code = sg_tape_price(sg_course_tape(c->course), &key, &made, status);
+        if (code) return code;
+        sg_tape_prices_close(found);
+        found = made;
+    }
+    memmove(c->prices + 1, c->prices, (size_t)at * sizeof(sg_tape_prices *));
+    c->prices[0] = found;
+    *prices = found;
+    return SG_OK;
+}
+
+static sg_code walk_on(const sg_predict_work *w, lowered *l, const sg_machine *machine, sg_walked *walked,
+                       sg_status *status) {
+    course *c = NULL;
+    const sg_tape_prices *prices = NULL;
+    sg_code code = find_course(w, l, &c, status);
+    if (!code) code = find_prices(c, machine, &prices, status);
+    return code ? code : sg_course_walk(c->course, prices, w->ranks, sg_predict_env_step_s(w), walked, status);
 }
 
 /* Walks once more with our engine's numbers, to know what the framework adds to a law of our engine. */
@@ -113,7 +224,7 @@ static sg_code ask_law(sg_predict_work *w, lowered *l, const char *config_dir, s
     plain.covariance = NULL; /* it is the other machine's */
     sg_framework_impose(&engine, &plain);
     sg_walked walked;
-    code = sg_pricer_run(l->pricer[w->ranks > 1], &plain, w->ranks, &walked, status);
+    code = walk_on(w, l, &plain, &walked, status);
     if (code) return code;
     return sg_predict_law(w->options->fit, w->request, w->training, &w->machine, w->ranks, &w->walked.times,
                           &walked.times, &w->law, status);
@@ -132,9 +243,12 @@ sg_code sg_predictor_run(sg_predictor *predictor, const sg_machine *machine, con
                          .interval = options->interval > 0 && options->interval < 1 ? options->interval : 0.9,
                          .out = prediction};
     lowered *l = NULL;
-    sg_code code = own_machine(&w, machine, predictor->config_dir, status);
-    if (!code) code = lower(predictor, machine, &l, status);
-    if (!code) code = walk(&w, l, status);
+    sg_code code = own_machine(predictor, &w, machine, status);
+    if (!code) code = lower(predictor, machine, w.ranks, &l, status);
+    if (!code) {
+        w.training = l->training;
+        code = walk_on(&w, l, &w.machine, &w.walked, status);
+    }
     if (!code && options->fit) code = ask_law(&w, l, predictor->config_dir, status);
     if (!code) sg_predict_figures(&w);
     if (!code) prediction->batch = w.training->batch;

@@ -95,7 +95,7 @@ static sg_figure law_figure(const sg_predict_work *w, const double *by_log, doub
  * share: of the iteration's work. */
 static sg_figure within_clocks(const sg_predict_work *w, sg_figure f, double share) {
     const sg_virtual_report *r = &w->walked.report;
-    const double *by_log[2] = {r->device_gradient, r->host_gradient};
+    const double *by_log[2] = {w->walked.device_by_log, w->walked.host_by_log};
     double busy_s[2] = {r->device_busy_s, r->host_busy_s};
     for (int k = 0; k < 2; k++) {
         double scale = busy_s[k] > 0 ? fmin(share * busy_s[k], f.value) / busy_s[k] : 0, scaled[SG_M_COUNT];

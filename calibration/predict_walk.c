@@ -5,96 +5,141 @@
 
 #include "sim/environment.h"
 
-struct sg_pricer {
+/* A reading of the host clock: what the time since the one before belongs to. */
+typedef struct reading {
+    int8_t phase;
+    bool collecting;
+} reading;
+
+_Static_assert((int)SG_PHASE_COUNT <= (int)SG_TAPE_PARTS, "a part of the tape per phase");
+
+struct sg_course {
     sg_device *device;
     sg_comm *comm;
     sg_environment *environment;
-    sg_walker *walker;
-    bool steady; /* the optimizer's state exists: peaks are those of every later iteration */
-    /* what follows the walker's phases */
-    sg_walked *walked; /* NULL: nothing is recorded */
-    double last[SG_M_COUNT];
+    sg_walker *walker; /* of the recorded iteration: its ops and events are the tape's */
+    sg_tape *tape;
+    sg_replay *replay;
+    reading *readings;
+    size_t n_readings, room;
+    sg_code read_code; /* what went wrong with a reading */
+    const sg_mark_event *marks;
+    double *at;
+    size_t n_marks;
+    sg_memory_peak peak;
 };
 
-static void follow(void *user, int phase) {
-    sg_pricer *p = user;
-    if (!p->walked) return;
-    sg_virtual_report r;
-    sg_virtual_read(p->device, &r);
-    for (int i = 0; i < SG_M_COUNT && phase >= 0; i++) p->walked->by_log[phase][i] += r.gradient[i] - p->last[i];
-    memcpy(p->last, r.gradient, sizeof p->last);
+static sg_code take_reading(sg_course *c, int phase, bool collecting, sg_status *status) {
+    if (c->n_readings == c->room) {
+        size_t room = c->room ? 2 * c->room : 64;
+        reading *grown = realloc(c->readings, room * sizeof *grown);
+        if (!grown) return sg_fail_memory(status, room * sizeof *grown, "the readings of a walk");
+        c->readings = grown;
+        c->room = room;
+    }
+    c->readings[c->n_readings++] = (reading){(int8_t)phase, collecting};
+    return sg_tape_read(c->tape, phase, status);
 }
 
-void sg_pricer_close(sg_pricer *p) {
-    if (!p) return;
-    sg_walker_close(p->walker);
-    sg_environment_close(p->environment);
-    if (p->comm) sg_virtual_device()->comm_destroy(p->device, p->comm);
-    if (p->device) sg_virtual_device()->close(p->device);
-    free(p);
+static void follow(void *user, int phase, bool collecting) {
+    sg_course *c = user;
+    if (!c->read_code) c->read_code = take_reading(c, phase, collecting, NULL);
 }
 
-/* What does not fit is for the prediction to say, not for the walk to fail of. */
-static sg_machine endless(const sg_machine *machine) {
-    sg_machine m = *machine;
-    m.memory_bytes = 0;
-    return m;
+void sg_course_close(sg_course *c) {
+    if (!c) return;
+    sg_replay_close(c->replay);
+    if (c->device) sg_virtual_record_on(c->device, NULL);
+    sg_walker_close(c->walker);
+    sg_environment_close(c->environment);
+    if (c->comm) sg_virtual_device()->comm_destroy(c->device, c->comm);
+    if (c->device) sg_virtual_device()->close(c->device);
+    sg_tape_close(c->tape);
+    free(c->readings);
+    free(c->at);
+    free(c);
 }
 
-static sg_code open_parts(sg_pricer *p, const sg_training *training, const sg_machine *machine, bool several,
-                          sg_bucket_options buckets, double env_step_s, sg_status *status) {
+/* What does not fit is for the prediction to say, not for the walk to fail of; nothing is priced on a tape. Environment
+ * steps of one second are scaled by each replay. */
+static sg_code open_parts(sg_course *c, const sg_training *training, const sg_course_options *o, sg_status *status) {
     const sg_device_api *api = sg_virtual_device();
-    sg_machine first = endless(machine);
-    int ranks = training->n_shards ? (int)training->shard_ranks : several ? 2 : 1;
-    several = ranks > 1;
-    sg_device_options open = {.machine = &first};
-    sg_code code = api->open(&open, &p->device, status);
-    if (!code && several) code = api->comm_create(p->device, &(sg_comm_options){.ranks = ranks}, &p->comm, status);
+    sg_machine endless;
+    sg_machine_init(&endless);
+    endless.caching_allocator = o->caching;
+    memcpy(endless.device_class, o->processor ? "cpu" : "cuda", o->processor ? sizeof "cpu" : sizeof "cuda");
+    int ranks = training->n_shards ? (int)training->shard_ranks : o->several ? 2 : 1;
+    sg_code code = sg_tape_open(&c->tape, status);
+    if (!code) code = api->open(&(sg_device_options){.machine = &endless}, &c->device, status);
+    if (code) return code;
+    sg_virtual_record_on(c->device, c->tape);
+    if (ranks > 1) code = api->comm_create(c->device, &(sg_comm_options){.ranks = ranks}, &c->comm, status);
     if (!code && training->envs > 0) {
-        sg_environment_options eo = {.env_step_s = env_step_s, .envs = training->envs, .simulated = true};
-        code = sg_environment_open(&eo, &p->environment, status);
+        sg_environment_options eo = {.env_step_s = 1, .envs = training->envs, .simulated = true};
+        code = sg_environment_open(&eo, &c->environment, status);
     }
     if (code) return code;
     sg_walk_options options = {.api = api,
-                               .device = p->device,
+                               .device = c->device,
                                .seed = 1,
                                .ranks = ranks,
-                               .comm = p->comm,
-                               .buckets = buckets,
-                               .environment = p->environment,
+                               .comm = c->comm,
+                               .buckets = o->buckets,
+                               .environment = c->environment,
+                               .graph = o->graph,
                                .phase_passed = follow,
-                               .user = p};
-    return sg_walker_open(training, &options, &p->walker, status);
+                               .user = c};
+    return sg_walker_open(training, &options, &c->walker, status);
 }
 
-sg_code sg_pricer_open(const sg_training *training, const sg_machine *machine, bool several, sg_bucket_options buckets,
-                       double env_step_s, sg_pricer **pricer, sg_status *status) {
-    *pricer = NULL;
-    sg_pricer *p = calloc(1, sizeof *p);
-    if (!p) return sg_fail_memory(status, sizeof *p, "a walk on the virtual device");
-    sg_code code = open_parts(p, training, machine, several, buckets, env_step_s, status);
+/* A graph is recorded in the second iteration, so that the third is the first that only replays it. */
+static sg_code record(sg_course *c, bool graph, sg_status *status) {
+    sg_code code = SG_OK;
+    for (int before = graph ? 2 : 1; before > 0 && !code; before--) code = sg_walker_iteration(c->walker, NULL, status);
+    sg_tape_clear(c->tape);
+    c->n_readings = 0;
+    if (!code) code = sg_walker_iteration(c->walker, NULL, status);
+    if (!code && c->read_code) code = sg_fail_memory(status, c->n_readings, "the readings of a walk");
+    if (code) return code;
+    c->marks = sg_walker_marks(c->walker, &c->n_marks);
+    c->at = calloc(c->n_marks + 1, sizeof *c->at);
+    if (!c->at) return sg_fail_memory(status, c->n_marks * sizeof *c->at, "the marks of a walk");
+    sg_walker_peak(c->walker, &c->peak);
+    return sg_replay_open(c->tape, &c->replay, status);
+}
+
+sg_code sg_course_open(const sg_training *training, const sg_course_options *options, sg_course **course,
+                       sg_status *status) {
+    *course = NULL;
+    sg_course *c = calloc(1, sizeof *c);
+    if (!c) return sg_fail_memory(status, sizeof *c, "the course of a walk");
+    sg_code code = open_parts(c, training, options, status);
+    if (!code) code = record(c, options->graph, status);
     if (code)
-        sg_pricer_close(p);
+        sg_course_close(c);
     else
-        *pricer = p;
+        *course = c;
     return code;
 }
 
-sg_code sg_pricer_run(sg_pricer *p, const sg_machine *machine, int ranks, sg_walked *walked, sg_status *status) {
-    *walked = (sg_walked){0};
-    sg_machine m = endless(machine);
-    sg_code code = sg_virtual_set_machine(p->device, &m, status);
-    if (!code && p->comm) code = sg_virtual_set_ranks(p->device, p->comm, ranks, status);
-    if (!code && !p->steady) code = sg_walker_iteration(p->walker, NULL, status);
+const sg_tape *sg_course_tape(const sg_course *course) {
+    return course->tape;
+}
+
+sg_code sg_course_walk(sg_course *c, const sg_tape_prices *prices, int ranks, double env_step_s, sg_walked *walked,
+                       sg_status *status) {
+    sg_replayed r;
+    sg_code code = sg_replay_run(c->replay, prices, ranks, env_step_s, &r, status);
     if (code) return code;
-    p->steady = true;
-    sg_virtual_reset(p->device);
-    memset(p->last, 0, sizeof p->last);
-    p->walked = walked;
-    code = sg_walker_iteration(p->walker, &walked->times, status);
-    p->walked = NULL;
-    if (code) return code;
-    sg_virtual_read(p->device, &walked->report);
-    sg_walker_peak(p->walker, &walked->peak);
+    sg_phase_sums sums = {0};
+    for (size_t i = 1; i < c->n_readings; i++)
+        sg_phase_sums_add(&sums, c->readings[i].phase, c->readings[i].collecting, r.reading[i] - r.reading[i - 1]);
+    for (size_t i = 0; i < c->n_marks; i++) c->at[i] = r.event[sg_virtual_event_index(c->marks[i].event)];
+    sg_phase_sums_finish(&sums, c->marks, c->at, c->n_marks, &walked->times);
+    walked->report = r.report;
+    walked->peak = c->peak;
+    memcpy(walked->by_log, r.by_log, sizeof walked->by_log);
+    memcpy(walked->host_by_log, prices->host_by_log, sizeof walked->host_by_log);
+    memcpy(walked->device_by_log, prices->device_by_log, sizeof walked->device_by_log);
     return SG_OK;
 }

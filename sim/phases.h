@@ -25,15 +25,34 @@ typedef struct sg_mark_event {
     sg_event *event;
 } sg_mark_event;
 
+/* Host seconds between readings of the clock, summed up: by phase, and by whether the schedule's block collects. */
+typedef struct sg_phase_sums {
+    double host_s[SG_PHASE_COUNT];
+    double learning_s, collection_s;
+} sg_phase_sums;
+
+/* phase: an sg_phase; -1: the interval belongs to none. */
+static inline void sg_phase_sums_add(sg_phase_sums *sums, int phase, bool collecting, double seconds) {
+    if (phase < 0) return;
+    sums->host_s[phase] += seconds;
+    *(collecting ? &sums->collection_s : &sums->learning_s) += seconds;
+}
+
+/* Times of an iteration from its host intervals and from when its marks happened, in the order of marking. */
+void sg_phase_sums_finish(const sg_phase_sums *sums, const sg_mark_event *marks, const double *at, size_t n,
+                          sg_step_times *times);
+
 typedef struct sg_phases {
     const sg_device_api *api;
     sg_device *device;
     sg_phase phase;
+    bool collecting;
     double last; /* host clock at the last reading */
-    double host_s[SG_PHASE_COUNT];
+    sg_phase_sums sums;
     sg_mark_event *events; /* reused from iteration to iteration */
+    double *at;            /* when they happened, parallel to events */
     size_t n_events, n_created, room;
-    void (*passed)(void *user, int phase); /* sg_walk_options */
+    void (*passed)(void *user, int phase, bool collecting); /* sg_walk_options */
     void *user;
 } sg_phases;
 

@@ -199,26 +199,16 @@ static sg_code run_step(sg_walker *w, const sg_schedule_step *step, bool collect
     return code;
 }
 
-static double host_total(const sg_phases *p) {
-    double sum = 0;
-    for (int i = 0; i < SG_PHASE_COUNT; i++) sum += p->host_s[i];
-    return sum;
-}
-
-static sg_code run_schedule(sg_walker *w, double *collection_s, double *learning_s, sg_status *status) {
-    double before = 0;
+static sg_code run_schedule(sg_walker *w, sg_status *status) {
     for (size_t b = 0; b < w->training->n_blocks; b++) {
         const sg_block *block = &w->training->blocks[b];
-        bool collecting = collects(block);
+        w->phases.collecting = collects(block);
         for (int64_t r = 0; r < block->repeat; r++)
             for (size_t s = 0; s < block->n_steps; s++) {
-                sg_code code = run_step(w, &block->steps[s], collecting, status);
+                sg_code code = run_step(w, &block->steps[s], w->phases.collecting, status);
                 if (code) return code;
             }
         sg_phases_enter(&w->phases, w->phases.phase);
-        double now = host_total(&w->phases);
-        *(collecting ? collection_s : learning_s) += now - before;
-        before = now;
     }
     return SG_OK;
 }
@@ -227,10 +217,9 @@ sg_code sg_walker_iteration(sg_walker *w, sg_step_times *times, sg_status *statu
     sg_status unheard;
     if (!status) status = &unheard;
     sg_step_times all = {0};
-    double collection_s = 0, learning_s = 0;
     sg_walk_release_kept(w);
     sg_phases_start(&w->phases);
-    sg_code code = run_schedule(w, &collection_s, &learning_s, status);
+    sg_code code = run_schedule(w, status);
     /* Events recorded after the program's last wait may not have happened yet; no clock is running any more. What a framework
      * leaves in flight here would end in the next step's time; there is nothing where the last read comes after the optimizer. */
     if (!code) code = w->api->stream_wait(w->device, SG_STREAM_COMPUTE, status);
@@ -239,10 +228,6 @@ sg_code sg_walker_iteration(sg_walker *w, sg_step_times *times, sg_status *statu
     if (code) {
         sg_walk_abandon(w);
         return code;
-    }
-    if (collection_s > 0) {
-        all.collection_s = collection_s;
-        all.learning_s = learning_s;
     }
     if (times) *times = all;
     return SG_OK;
@@ -266,6 +251,11 @@ sg_code sg_walker_program(sg_walker *w, size_t program, sg_status *status) {
     sg_code code = sg_walk_run(w, program, status);
     if (code) sg_walk_abandon(w);
     return code;
+}
+
+const struct sg_mark_event *sg_walker_marks(const sg_walker *w, size_t *n) {
+    *n = w->phases.n_events;
+    return w->phases.events;
 }
 
 void sg_walker_set_communication(sg_walker *w, bool on) {

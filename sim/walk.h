@@ -31,8 +31,8 @@ typedef struct sg_walk_options {
     bool fixed_random;    /* tests: every step sees the batch, noise, time and dropout masks of the first */
     double learning_rate; /* > 0: overrides every optimizer op's lr (tests) */
     /* Called after each reading of the host clock with the sg_phase (sim/phases.h) that the time since the reading before
-     * belongs to; -1: to none. May be NULL. */
-    void (*phase_passed)(void *user, int phase);
+     * belongs to (-1: to none) and whether the schedule's block collects. May be NULL. */
+    void (*phase_passed)(void *user, int phase, bool collecting);
     void *user;
 } sg_walk_options;
 
@@ -83,6 +83,9 @@ sg_code sg_walker_program(sg_walker *walker, size_t program, sg_status *status);
 /* With communication off, gradients stay local: the same iteration without the exchange. */
 void sg_walker_set_communication(sg_walker *walker, bool on);
 void sg_walker_peak(const sg_walker *walker, sg_memory_peak *peak);
+/* Marks (sim/phases.h) of the last iteration, in order, with the events that tell when they happened on the compute stream;
+ * valid until the next iteration. */
+const struct sg_mark_event *sg_walker_marks(const sg_walker *walker, size_t *n);
 /* Zeros without options.graph. Replayed iterations have no forward_s, backward_s and optimizer_s: the parts of a recording
  * are not timed; update_device_s is. */
 void sg_walker_graph(const sg_walker *walker, sg_walk_graph *graph);

@@ -1,8 +1,7 @@
 /* The virtual device: nothing is computed, clocks advance by the prices of a machine.
  *
  * There is a clock for the host and one per stream. A launch starts when the host has issued it and its stream is free
- * and ends a price later; a wait joins clocks. Every clock carries its derivatives by the log parameters of the machine
- * (forward mode): where clocks join, the later one's derivatives win. */
+ * and ends a price later; a wait joins clocks. What would move them can go on a tape instead, whatever the machine. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,19 +13,14 @@
 static const uint64_t FIRST_ADDRESS = (uint64_t)1 << 44, LAST_ADDRESS = (uint64_t)1 << 62;
 static const uint64_t SEGMENT_ALIGNMENT = (uint64_t)2 << 20;
 
-sg_code sg_virtual_need(const sg_device *d, sg_machine_id id, const char *what, sg_status *status) {
-    double v = d->machine.p[id].value;
-    if (isfinite(v) && v >= 0) return SG_OK;
-    return sg_fail(status, SG_NO, "%s on machine %s: it does not state %s; add it to the data sheet or measure it",
-                   what, d->machine.name, sg_machine_key(id));
-}
-
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
 static void take_machine(sg_device *d, const sg_machine *machine) {
     d->machine = *machine;
     d->machine.covariance = NULL;
-    d->in_line = strcmp(d->machine.device_class, "cpu") == 0;
+    d->clocks.in_line = strcmp(d->machine.device_class, "cpu") == 0;
+    d->clocks.stretch = d->machine.p[SG_M_OVERLAP_STRETCH].value;
+    for (int c = 0; c < SG_TAPE_HOST_DURATIONS; c++) d->host_s[c] = NAN;
     double context = d->machine.p[SG_M_CONTEXT_BYTES].value;
     uint64_t outside = isfinite(context) && context > 0 && context < 1e18 ? (uint64_t)context : 0;
     uint64_t total = d->machine.memory_bytes;
@@ -53,7 +47,8 @@ static void device_close(sg_device *d) {
         d->blocks = next;
     }
     sg_virtual_graph_destroy(d, d->recording);
-    free(d->active);
+    free(d->clocks.active);
+    free(d->clocks.event);
     free(d);
 }
 
@@ -109,36 +104,25 @@ static void plans_free(sg_device *d, sg_plan **plans, size_t n) {
     }
 }
 
-static sg_code price_block(const sg_machine *machine, plan_block *block, sg_status *status) {
-    for (size_t i = 0; i < block->n; i++) {
-        sg_plan *plan = &block->plan[i];
-        double by_log[SG_M_COUNT];
-        plan->price.n = 0;
-        sg_code code = sg_machine_price(machine, &block->ops[i], &plan->price.s, by_log, status);
-        if (code) return code;
-        for (int k = 0; k < SG_M_COUNT; k++)
-            if (by_log[k] != 0) sg_vspan_depends(&plan->price, (sg_machine_id)k, by_log[k]);
-        plan->cls = (uint8_t)sg_op_class_of(&block->ops[i]);
-    }
-    return SG_OK;
-}
-
 static sg_code prepare(sg_device *d, const sg_op *ops, size_t n, sg_plan **plans, sg_status *status) {
     if (!n) return SG_OK;
     size_t bytes;
     plan_block *block = NULL;
     if (!__builtin_mul_overflow(n, sizeof block->plan[0], &bytes)) block = calloc(1, sizeof *block + bytes);
     if (!block) return sg_fail_memory(status, n * sizeof block->plan[0], "the prices of a training's operations");
-    block->ops = ops;
     block->n = n;
-    sg_code code = price_block(&d->machine, block, status);
+    sg_code code = SG_OK;
+    for (size_t i = 0; i < n && !code; i++) {
+        block->plan[i] = (sg_plan){.op = &ops[i], .seconds = NAN, .cls = (uint8_t)sg_op_class_of(&ops[i])};
+        if (!d->tape) code = sg_machine_price(&d->machine, &ops[i], &block->plan[i].seconds, NULL, status);
+        plans[i] = &block->plan[i];
+    }
     if (code) {
         free(block);
         return code;
     }
     block->next = d->blocks;
     d->blocks = block;
-    for (size_t i = 0; i < n; i++) plans[i] = &block->plan[i];
     return SG_OK;
 }
 
@@ -151,24 +135,21 @@ static uint64_t plan_workspace_bytes(const sg_plan *plan) {
 
 void sg_virtual_read(const sg_device *d, sg_virtual_report *report) {
     *report = d->sums;
-    report->host_s = d->host.s;
-    memcpy(report->gradient, d->host.by_log, sizeof report->gradient);
+    report->host_s = d->clocks.host;
 }
 
 void sg_virtual_reset(sg_device *d) {
-    d->host = (sg_vclock){0};
-    memset(d->stream, 0, sizeof d->stream);
-    d->n_active = 0;
+    sg_clocks *c = &d->clocks;
+    c->host = 0;
+    memset(c->stream, 0, sizeof c->stream);
+    c->first = c->n_active = 0;
     d->sums = (sg_virtual_report){0};
 }
 
-sg_code sg_virtual_set_machine(sg_device *d, const sg_machine *machine, sg_status *status) {
-    take_machine(d, machine);
-    for (plan_block *block = d->blocks; block; block = block->next) {
-        sg_code code = price_block(&d->machine, block, status);
-        if (code) return code;
-    }
-    return SG_OK;
+void sg_virtual_record_on(sg_device *d, sg_tape *tape) {
+    d->tape = tape;
+    for (plan_block *block = d->blocks; block; block = block->next)
+        for (size_t i = 0; i < block->n; i++) block->plan[i].tape = NULL;
 }
 
 const sg_device_api *sg_virtual_device(void) {

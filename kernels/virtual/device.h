@@ -2,65 +2,62 @@
 #ifndef SG_KERNELS_VIRTUAL_DEVICE_H
 #define SG_KERNELS_VIRTUAL_DEVICE_H
 
-#include "kernels/virtual/clock.h"
-
-/* A collective slows the compute that runs beside it from `start` to `end`. */
-typedef struct interval {
-    sg_vclock start, end;
-} interval;
+#include "kernels/virtual/clocks.h"
+#include "kernels/virtual/tape.h"
 
 struct sg_plan {
-    sg_vspan price;
-    uint8_t cls; /* sg_op_class */
+    const sg_op *op;
+    double seconds; /* NAN: not priced yet */
+    uint32_t duration;
+    const sg_tape *tape; /* where `duration` is its index */
+    uint8_t cls;         /* sg_op_class */
 };
 
 /* What one call of prepare made. */
 typedef struct plan_block {
     struct plan_block *next;
-    const sg_op *ops;
     size_t n;
     sg_plan plan[];
 } plan_block;
 
 struct sg_event {
-    sg_vclock at;
+    size_t index;
 };
 
 struct sg_comm {
     int ranks;
 };
 
-/* One call of a recording. */
-typedef struct recorded {
-    enum { RECORDED_LAUNCH, RECORDED_EVENT, RECORDED_WAIT, RECORDED_COPY, RECORDED_COLLECTIVE } what;
+/* One call that moves clocks. */
+typedef struct sg_call {
+    sg_move_kind what;
     sg_stream stream;
-    sg_plan *plan;
-    sg_event *event;
-    sg_comm *comm;
-    double bytes, passes; /* collective; bytes: copy */
-} recorded;
+    sg_plan *plan;         /* launch of an op, or NULL: */
+    sg_duration duration;  /* copy, collective; host: its class */
+    const sg_comm *comm;   /* collective */
+    const sg_event *event; /* record, wait */
+    int64_t times;         /* host */
+} sg_call;
 
 struct sg_graph_exec {
-    recorded *calls;
+    sg_call *calls;
     size_t n, room;
 };
 
 struct sg_device {
     sg_machine machine; /* a copy of the values; the covariance stays with its owner */
-    bool in_line;       /* the host computes itself: it waits for each launch */
-    sg_vclock host, stream[SG_STREAM_COUNT];
-    interval *active; /* collectives that end after the compute stream's clock */
-    size_t n_active, room;
+    sg_clocks clocks;
+    size_t n_events, events_room, active_room;
+    double host_s[SG_TAPE_HOST_DURATIONS]; /* NAN: not priced yet */
     plan_block *blocks;
-    sg_graph_exec *recording; /* under way, or NULL */
+    sg_graph_exec *recording; /* a graph under way, or NULL */
+    sg_tape *tape;            /* where calls go instead of moving clocks, or NULL */
     sg_virtual_report sums;
     uint64_t next_address, used_bytes, limit_bytes;
 };
 
-/* SG_NO with the parameter's name when the machine lacks it. */
-sg_code sg_virtual_need(const sg_device *device, sg_machine_id id, const char *what, sg_status *status);
-
-/* time.c */
+/* time.c. Where a call goes: into a graph under way, on the tape, or to the clocks. */
+sg_code sg_virtual_call(sg_device *d, const sg_call *call, sg_status *status);
 sg_code sg_virtual_launch(sg_device *d, sg_plan *plan, sg_stream stream, void *const *pointers, void *workspace,
                           const sg_launch *how, sg_status *status);
 sg_code sg_virtual_event_create(sg_device *d, sg_event **event, sg_status *status);
@@ -84,10 +81,8 @@ sg_code sg_virtual_all_gather(sg_device *d, sg_comm *comm, const void *part, voi
 sg_code sg_virtual_reduce_scatter_mean(sg_device *d, sg_comm *comm, const void *whole, void *part, int64_t part_count,
                                        sg_dtype dtype, sg_status *status);
 void sg_virtual_comm_abort(sg_device *d, sg_comm *comm);
-/* passes x (n - 1)/n x bytes over the bus. */
-sg_code sg_virtual_collective(sg_device *d, sg_comm *comm, double bytes, double passes, sg_status *status);
-/* graph.c. While a recording is under way, calls go here instead of moving clocks. */
-sg_code sg_virtual_record(sg_device *d, const recorded *call, sg_status *status);
+/* graph.c */
+sg_code sg_virtual_graph_add(sg_device *d, const sg_call *call, sg_status *status);
 sg_code sg_virtual_graph_begin(sg_device *d, sg_status *status);
 sg_code sg_virtual_graph_end(sg_device *d, sg_graph_exec **graph, sg_status *status);
 sg_code sg_virtual_graph_launch(sg_device *d, sg_graph_exec *graph, const sg_launch *launch, sg_status *status);

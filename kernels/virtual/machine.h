@@ -135,24 +135,18 @@ sg_code sg_machine_price(const sg_machine *machine, const sg_op *op, double *sec
  * parameter for it. */
 sg_code sg_machine_host_s(const sg_machine *machine, double host_s[SG_HOST_CLASS_COUNT + 1], sg_status *status);
 
+typedef enum sg_collective_kind { SG_ALL_REDUCE, SG_ALL_GATHER, SG_REDUCE_SCATTER } sg_collective_kind;
+
 /* The virtual device itself. options->machine is a const sg_machine *. */
 const sg_device_api *sg_virtual_device(void);
-/* Derivatives of the virtual device's host clock by log parameter since its last reset; and its split. */
+/* The virtual device's host clock since its last reset; and its split. */
 typedef struct sg_virtual_report {
     double host_s;                     /* host clock */
     double host_busy_s, device_busy_s; /* of which the host worked, the compute stream was busy */
     double collective_busy_s;
     double class_s[SG_CLASS_COUNT]; /* compute stream, by op class */
-    double gradient[SG_M_COUNT];    /* d host_s / d log parameter */
-    double host_gradient[SG_M_COUNT],
-        device_gradient[SG_M_COUNT]; /* of host_busy_s; of device_busy_s without stretch */
 } sg_virtual_report;
 void sg_virtual_read(const sg_device *device, sg_virtual_report *report);
 void sg_virtual_reset(sg_device *device);
-/* Goes on with another machine: everything prepared is priced again, so its ops must still exist; clocks and memory in use
- * stay. After a failure the device prices nothing right until it gets a machine that has what is needed. */
-sg_code sg_virtual_set_machine(sg_device *device, const sg_machine *machine, sg_status *status);
-/* Another number of ranks (>= 1) behind a communicator of this device. SG_NO: the machine states no bus bandwidth. */
-sg_code sg_virtual_set_ranks(sg_device *device, sg_comm *comm, int ranks, sg_status *status);
 
 #endif

@@ -31,4 +31,13 @@ sg_code sg_price_convolution(const sg_machine *machine, const sg_op *op, const s
 sg_code sg_price_attention(const sg_machine *machine, const sg_op *op, const sg_cost *cost, sg_priced *price,
                            sg_status *status);
 
+/* What the host spends on one of a class (kernels/device.h); SG_HOST_CLASS_COUNT: on an optimizer step beside its tensors. */
+sg_code sg_price_host(const sg_machine *machine, int host_class, sg_priced *price, sg_status *status);
+sg_code sg_price_copy(const sg_machine *machine, sg_copy_kind kind, double bytes, sg_priced *price, sg_status *status);
+/* bytes: of the whole, that each rank has in the end (all-reduce, gather) or at first (scatter). One rank: nothing. */
+sg_code sg_price_collective(const sg_machine *machine, sg_collective_kind kind, double bytes, int ranks,
+                            sg_priced *price, sg_status *status);
+/* SG_NO with the parameter's name when the machine lacks it; what: "host time". */
+sg_code sg_price_need_for(const sg_machine *machine, sg_machine_id id, const char *what, sg_status *status);
+
 #endif

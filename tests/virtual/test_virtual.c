@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/virtual/machine.h"
+#include "kernels/virtual/replay.h"
 
 static void near_at(double a, double b, double tolerance, int line) {
     if (fabs(a - b) <= tolerance) return;
@@ -232,21 +232,30 @@ static sg_virtual_report report_of(const bench *b) {
     return r;
 }
 
-/* One small training-like sequence with everything that advances a clock. Returns the host's seconds. */
-static double sequence(const sg_machine *m, sg_virtual_report *report) {
+/* Ops of a sequence: they outlive the tape that they are recorded on. */
+typedef struct three_ops {
+    sample_op s[3];
+    sg_op ops[3];
+} three_ops;
+
+static void make_three(three_ops *t) {
+    make_matmul(&t->s[0], 2048, 2048, 2048, SG_COMPUTE_F32);
+    make_unary(&t->s[1], 1 << 22);
+    make_conv(&t->s[2], 32);
+    for (int i = 0; i < 3; i++) {
+        t->ops[i] = t->s[i].op;
+        t->ops[i].desc = t->s[i].desc;
+    }
+}
+
+/* One small training-like sequence with everything that advances a clock; with a tape, it goes there. Returns the host's
+ * seconds. */
+static double sequence(const sg_machine *m, const three_ops *three, sg_tape *tape) {
     bench b;
     bench_open(&b, m);
-    sample_op s[3];
-    make_matmul(&s[0], 2048, 2048, 2048, SG_COMPUTE_F32);
-    make_unary(&s[1], 1 << 22);
-    make_conv(&s[2], 32);
-    sg_op ops[3];
-    for (int i = 0; i < 3; i++) {
-        ops[i] = s[i].op;
-        ops[i].desc = s[i].desc;
-    }
+    sg_virtual_record_on(b.device, tape);
     sg_plan *plans[3];
-    assert_int_equal(b.api->prepare(b.device, ops, 3, plans, NULL), SG_OK);
+    assert_int_equal(b.api->prepare(b.device, three->ops, 3, plans, NULL), SG_OK);
     sg_comm *comm = NULL;
     sg_event *ready = NULL;
     assert_int_equal(b.api->comm_create(b.device, &(sg_comm_options){.ranks = 4}, &comm, NULL), SG_OK);
@@ -270,12 +279,12 @@ static double sequence(const sg_machine *m, sg_virtual_report *report) {
     }
     assert_int_equal(b.api->event_record(b.device, ready, SG_STREAM_COLLECTIVE, NULL), SG_OK);
     assert_int_equal(b.api->event_wait(b.device, ready, SG_STREAM_COMPUTE, NULL), SG_OK);
+    assert_int_equal(b.api->host_idle(b.device, 1e-5, NULL), SG_OK);
     work(&b, SG_HOST_OPTIMIZER, 1);
     run(&b, plans[1]);
     wait_all(&b);
-    *report = report_of(&b);
     double end = b.api->now(b.device);
-    assert_true(end == report->host_s);
+    assert_true(end == report_of(&b).host_s);
     b.api->event_destroy(b.device, ready);
     b.api->comm_destroy(b.device, comm);
     b.api->plans_free(b.device, plans, 3);
@@ -283,26 +292,80 @@ static double sequence(const sg_machine *m, sg_virtual_report *report) {
     return end;
 }
 
-/* Derivatives of the host clock through waits, overlap and joins equal central differences, in three regimes. */
+/* A tape replayed is the sequence itself, and its derivatives through waits, overlap and joins equal central differences, in
+ * three regimes. */
 static void test_clock_gradient(void **state) {
     (void)state;
     const double host_op[3] = {1e-7, 100e-6, 3e-3};
+    three_ops three;
+    make_three(&three);
+    sg_tape *tape;
+    sg_replay *replay;
+    assert_int_equal(sg_tape_open(&tape, NULL), SG_OK);
+    assert_int_equal(sg_tape_read(tape, SG_TAPE_NO_PART, NULL), SG_OK);
+    sg_machine nothing;
+    sg_machine_init(&nothing); /* recording needs no numbers */
+    assert_true(sequence(&nothing, &three, tape) == 0);
+    assert_int_equal(sg_tape_read(tape, 1, NULL), SG_OK);
+    assert_int_equal(sg_replay_open(tape, &replay, NULL), SG_OK);
     for (int regime = 0; regime < 3; regime++) {
         sg_machine m = round_machine();
         m.p[SG_M_HOST_OP_S].value = host_op[regime];
-        sg_virtual_report r, ignored;
-        double s = sequence(&m, &r), sum = 0;
+        sg_tape_prices *prices;
+        sg_replayed r;
+        assert_int_equal(sg_tape_price(tape, &m, &prices, NULL), SG_OK);
+        assert_int_equal(sg_replay_run(replay, prices, 4, 1, &r, NULL), SG_OK);
+        double s = sequence(&m, &three, NULL), sum = 0;
+        assert_true(r.report.host_s == s && r.reading[0] == 0 && r.reading[1] == s);
         for (int i = 0; i < SG_M_COUNT; i++) {
             const double h = 1e-6;
             sg_machine up = m, down = m;
             up.p[i].value *= exp(h);
             down.p[i].value *= exp(-h);
-            double numeric = (sequence(&up, &ignored) - sequence(&down, &ignored)) / (2 * h);
-            assert_near(r.gradient[i] / s, numeric / s, 1e-5);
-            sum += fabs(r.gradient[i]);
+            double numeric = (sequence(&up, &three, NULL) - sequence(&down, &three, NULL)) / (2 * h);
+            assert_near(r.by_log[1][i] / s, numeric / s, 1e-5);
+            assert_true(r.by_log[0][i] == 0);
+            sum += fabs(r.by_log[1][i]);
         }
         assert_true(sum > 0.5 * s);
+        sg_tape_prices_close(prices);
     }
+    sg_replay_close(replay);
+    sg_tape_close(tape);
+}
+
+/* What a tape lacks on a machine is named when it is priced. */
+static void test_tape_refusals(void **state) {
+    (void)state;
+    three_ops three;
+    make_three(&three);
+    sg_tape *tape;
+    sg_status status;
+    sg_tape_prices *prices;
+    assert_int_equal(sg_tape_open(&tape, NULL), SG_OK);
+    (void)sequence(&(sg_machine){.name = "round"}, &three, tape);
+    assert_int_equal(sg_tape_read(tape, SG_TAPE_PARTS, &status), SG_BAD_INPUT);
+    static const sg_machine_id needed[] = {SG_M_EFF_CONV, SG_M_HOST_SYNC_S, SG_M_COPY_BANDWIDTH};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        sg_machine m = round_machine();
+        m.p[needed[i]].value = NAN;
+        assert_int_equal(sg_tape_price(tape, &m, &prices, &status), SG_NO);
+        assert_null(prices);
+        assert_non_null(strstr(status.text, sg_machine_key(needed[i])));
+    }
+    sg_machine m = round_machine();
+    sg_replay *replay;
+    sg_replayed r;
+    m.p[SG_M_COLLECTIVE_LATENCY_S].value = NAN;
+    assert_int_equal(sg_tape_price(tape, &m, &prices, NULL), SG_OK);
+    assert_int_equal(sg_replay_open(tape, &replay, NULL), SG_OK);
+    assert_int_equal(sg_replay_run(replay, prices, 4, 1, &r, &status), SG_NO);
+    assert_non_null(strstr(status.text, "collective_latency_s"));
+    assert_int_equal(sg_replay_run(replay, prices, 1, 1, &r, &status), SG_OK);
+    assert_true(r.report.collective_busy_s == 0);
+    sg_replay_close(replay);
+    sg_tape_prices_close(prices);
+    sg_tape_close(tape);
 }
 
 static sg_machine without_host(void) {
@@ -552,6 +615,7 @@ int main(void) {
         cmocka_unit_test(test_price_gradient),
         cmocka_unit_test(test_missing_parameter),
         cmocka_unit_test(test_clock_gradient),
+        cmocka_unit_test(test_tape_refusals),
         cmocka_unit_test(test_no_host_is_sum_of_prices),
         cmocka_unit_test(test_no_prices_is_sum_of_host),
         cmocka_unit_test(test_in_line_cpu),

@@ -1,0 +1,289 @@
+#include "kernels/virtual/replay.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/virtual/price.h"
+
+/* What a move did, for the way back. */
+enum { LATER = 1, BESIDE = 2 };
+
+struct sg_replay {
+    const sg_tape *tape;
+    sg_clocks clocks;
+    double *seconds; /* per duration */
+    double *reading;
+    uint8_t *did;            /* per move */
+    sg_stretched *stretched; /* of launches beside collectives, in order */
+    double *coefficient;
+    size_t n_stretched, n_coefficients;
+    /* Of the way back, SG_TAPE_PARTS of each: derivatives of the parts by a moment of an event, by start and end of a
+     * collective, and how often a duration lies on the parts' critical paths. */
+    double *of_event, *of_interval, *weight;
+    sg_virtual_report sums;
+};
+
+sg_code sg_replay_open(const sg_tape *tape, sg_replay **replay, sg_status *status) {
+    enum { P = SG_TAPE_PARTS };
+    sg_replay *r = *replay = calloc(1, sizeof *r);
+    if (!r) return sg_fail_memory(status, sizeof *r, "a replay");
+    r->tape = tape;
+    r->seconds = calloc(tape->n_durations + 1, sizeof *r->seconds);
+    r->reading = calloc(tape->n_readings + 1, sizeof *r->reading);
+    r->did = calloc(tape->n_moves + 1, sizeof *r->did);
+    r->stretched = calloc(tape->n_launches + 1, sizeof *r->stretched);
+    /* a launch passes the end of intervals that no later launch sees again, and ends before that of one more */
+    r->coefficient = calloc(2 * (tape->n_launches + tape->n_collectives) + 1, sizeof *r->coefficient);
+    r->clocks.event = calloc(tape->n_events + 1, sizeof *r->clocks.event);
+    r->clocks.active = calloc(tape->n_collectives + 1, sizeof *r->clocks.active);
+    r->of_event = calloc((tape->n_events + 1) * P, sizeof *r->of_event);
+    r->of_interval = calloc((2 * tape->n_collectives + 1) * P, sizeof *r->of_interval);
+    r->weight = calloc((tape->n_durations + 1) * P, sizeof *r->weight);
+    if (r->seconds && r->reading && r->did && r->stretched && r->coefficient && r->clocks.event && r->clocks.active &&
+        r->of_event && r->of_interval && r->weight)
+        return SG_OK;
+    sg_replay_close(r);
+    *replay = NULL;
+    return sg_fail_memory(status, tape->n_moves * sizeof(double), "a replay");
+}
+
+void sg_replay_close(sg_replay *r) {
+    if (!r) return;
+    free(r->seconds);
+    free(r->reading);
+    free(r->did);
+    free(r->stretched);
+    free(r->coefficient);
+    free(r->clocks.event);
+    free(r->clocks.active);
+    free(r->of_event);
+    free(r->of_interval);
+    free(r->weight);
+    free(r);
+}
+
+static sg_code price_collectives(sg_replay *r, const sg_tape_prices *prices, int ranks, sg_status *status) {
+    const sg_tape *t = r->tape;
+    memcpy(r->seconds, prices->seconds, t->n_durations * sizeof *r->seconds);
+    for (size_t i = SG_TAPE_HOST_DURATIONS; i < t->n_durations && t->n_collectives; i++) {
+        const sg_duration *d = &t->durations[i];
+        if (d->kind != SG_DURATION_COLLECTIVE) continue;
+        sg_priced price;
+        sg_code code =
+            sg_price_collective(&prices->machine, (sg_collective_kind)d->which, d->bytes, ranks, &price, status);
+        if (code) return code;
+        r->seconds[i] = price.seconds;
+    }
+    return SG_OK;
+}
+
+/* ---- forward ------------------------------------------------------------------------------------------------------- */
+
+static uint8_t launch(sg_replay *r, const sg_move *m) {
+    double start;
+    bool beside;
+    sg_stretched *s = &r->stretched[r->n_stretched];
+    s->coefficient = r->coefficient + r->n_coefficients;
+    bool later = sg_clocks_launch(&r->clocks, (sg_stream)m->stream, r->seconds[m->index], &start, &beside, s);
+    if (beside) {
+        r->n_stretched++;
+        r->n_coefficients += 2 * s->n;
+    }
+    if (m->stream == SG_STREAM_COMPUTE) {
+        const sg_duration *d = &r->tape->durations[m->index];
+        double busy = r->clocks.stream[SG_STREAM_COMPUTE] - start;
+        r->sums.device_busy_s += busy;
+        r->sums.class_s[d->kind == SG_DURATION_OP ? d->which : SG_CLASS_COPY] += busy;
+    }
+    return (uint8_t)((later ? LATER : 0) | (beside ? BESIDE : 0));
+}
+
+static void forward(sg_replay *r, double idle_scale) {
+    sg_clocks *c = &r->clocks;
+    const sg_tape *t = r->tape;
+    for (size_t i = 0; i < t->n_moves; i++) {
+        const sg_move *m = &t->moves[i];
+        uint8_t did = 0;
+        switch (m->kind) {
+        case SG_MOVE_HOST:
+            sg_clocks_host(c, r->seconds[m->index], (double)m->times);
+            r->sums.host_busy_s += (double)m->times * r->seconds[m->index];
+            break;
+        case SG_MOVE_LAUNCH: did = launch(r, m); break;
+        case SG_MOVE_COLLECTIVE:
+            did = sg_clocks_collective(c, r->seconds[m->index]);
+            r->sums.collective_busy_s += r->seconds[m->index];
+            break;
+        case SG_MOVE_RECORD: did = sg_clocks_record(c, m->index, (sg_stream)m->stream); break;
+        case SG_MOVE_WAIT: did = sg_clocks_wait(c, m->index, (sg_stream)m->stream); break;
+        case SG_MOVE_SYNC: did = sg_clocks_sync(c, (sg_stream)m->stream); break;
+        case SG_MOVE_IDLE: c->host += idle_scale * t->idle[m->index]; break;
+        default: r->reading[m->index] = c->host; break;
+        }
+        r->did[i] = did;
+    }
+    r->sums.host_s = c->host;
+}
+
+/* ---- back ---------------------------------------------------------------------------------------------------------- */
+
+/* Derivatives of the parts by the clocks as they stand where the way back has come to. */
+typedef struct back {
+    double host[SG_TAPE_PARTS], stream[SG_STREAM_COUNT][SG_TAPE_PARTS];
+    double log_stretch[SG_TAPE_PARTS];
+    size_t n_stretched, collective;
+    int after; /* part of the time behind the reading */
+} back;
+
+/* The vectors of a loop are short and of one length, so that they stay in registers: P parts of those that there can be. */
+#define FOR_PARTS for (int p = 0; p < P; p++)
+
+static inline __attribute__((always_inline)) void add(double *to, const double *from, double times, const int P) {
+    FOR_PARTS to[p] += times * from[p];
+}
+
+/* The later one alone has a say. */
+static inline __attribute__((always_inline)) void pass(double *to, double *from, const int P) {
+    FOR_PARTS {
+        to[p] += from[p];
+        from[p] = 0;
+    }
+}
+
+static inline __attribute__((always_inline)) void back_launch(sg_replay *r, back *b, const sg_move *m, uint8_t did,
+                                                              const int P) {
+    double *stream = b->stream[m->stream];
+    if (r->clocks.in_line) pass(stream, b->host, P);
+    if (did & BESIDE) {
+        const sg_stretched *s = &r->stretched[--b->n_stretched];
+        for (size_t k = 0; k < 2 * s->n; k++)
+            add(&r->of_interval[(2 * s->first + k) * SG_TAPE_PARTS], stream, s->coefficient[k], P);
+        add(b->log_stretch, stream, s->of_log_stretch, P);
+        add(&r->weight[(size_t)m->index * SG_TAPE_PARTS], stream, s->of_work, P);
+        FOR_PARTS stream[p] *= s->of_clock;
+    } else {
+        add(&r->weight[(size_t)m->index * SG_TAPE_PARTS], stream, 1, P);
+    }
+    if (did & LATER) pass(b->host, stream, P);
+}
+
+static inline __attribute__((always_inline)) void back_collective(sg_replay *r, back *b, const sg_move *m, uint8_t did,
+                                                                  const int P) {
+    double *stream = b->stream[SG_STREAM_COLLECTIVE];
+    const double *interval = &r->of_interval[2 * --b->collective * SG_TAPE_PARTS];
+    add(stream, interval + SG_TAPE_PARTS, 1, P);
+    add(&r->weight[(size_t)m->index * SG_TAPE_PARTS], stream, 1, P);
+    add(stream, interval, 1, P);
+    if (did & LATER) pass(b->host, stream, P);
+}
+
+static inline __attribute__((always_inline)) void back_read(const sg_replay *r, back *b, const sg_move *m) {
+    int part = r->tape->part[m->index];
+    if (b->after >= 0) b->host[b->after] -= 1;
+    if (part >= 0) b->host[part] += 1;
+    b->after = part;
+}
+
+static inline __attribute__((always_inline)) void go_back(sg_replay *r, back *b, const int P) {
+    for (size_t i = r->tape->n_moves; i-- > 0;) {
+        const sg_move *m = &r->tape->moves[i];
+        uint8_t did = r->did[i];
+        switch (m->kind) {
+        case SG_MOVE_HOST: add(&r->weight[(size_t)m->index * SG_TAPE_PARTS], b->host, (double)m->times, P); break;
+        case SG_MOVE_LAUNCH: back_launch(r, b, m, did, P); break;
+        case SG_MOVE_COLLECTIVE: back_collective(r, b, m, did, P); break;
+        case SG_MOVE_RECORD:
+            pass(did ? b->host : b->stream[m->stream], &r->of_event[(size_t)m->index * SG_TAPE_PARTS], P);
+            break;
+        case SG_MOVE_WAIT:
+            if (did) pass(&r->of_event[(size_t)m->index * SG_TAPE_PARTS], b->stream[m->stream], P);
+            break;
+        case SG_MOVE_SYNC:
+            if (did) pass(b->stream[m->stream], b->host, P);
+            break;
+        case SG_MOVE_READ: back_read(r, b, m); break;
+        default: break;
+        }
+    }
+}
+
+/* d part / d log parameter of one duration's derivatives. */
+static void spread(const sg_replay *r, size_t duration, int id, double by_log, sg_replayed *out) {
+    const double *weight = &r->weight[duration * SG_TAPE_PARTS];
+    for (int p = 0; p < SG_TAPE_PARTS; p++) out->by_log[p][id] += weight[p] * by_log;
+}
+
+static bool weighs(const sg_replay *r, size_t duration) {
+    for (int p = 0; p < SG_TAPE_PARTS; p++)
+        if (r->weight[duration * SG_TAPE_PARTS + (size_t)p] != 0) return true;
+    return false;
+}
+
+static sg_code sum_up(const sg_replay *r, const sg_tape_prices *prices, int ranks, const back *b, sg_replayed *out,
+                      sg_status *status) {
+    memset(out->by_log, 0, sizeof out->by_log);
+    for (size_t i = 0; i < r->tape->n_durations; i++) {
+        if (!weighs(r, i)) continue;
+        const sg_duration *d = &r->tape->durations[i];
+        if (d->kind != SG_DURATION_COLLECTIVE) {
+            for (uint32_t k = prices->first[i]; k < prices->first[i + 1]; k++)
+                spread(r, i, prices->id[k], prices->by_log[k], out);
+            continue;
+        }
+        sg_priced price;
+        sg_code code =
+            sg_price_collective(&prices->machine, (sg_collective_kind)d->which, d->bytes, ranks, &price, status);
+        if (code) return code;
+        for (int id = 0; id < SG_M_COUNT; id++)
+            if (price.by_log[id] != 0) spread(r, i, id, price.by_log[id], out);
+    }
+    for (int p = 0; p < SG_TAPE_PARTS; p++) out->by_log[p][SG_M_OVERLAP_STRETCH] += b->log_stretch[p];
+    return SG_OK;
+}
+
+static int most_part(const sg_tape *tape) {
+    int most = 0;
+    for (size_t i = 0; i < tape->n_readings; i++)
+        if (tape->part[i] > most) most = tape->part[i];
+    return most;
+}
+
+static void backward(sg_replay *r, back *b) {
+    const sg_tape *t = r->tape;
+    memset(r->of_event, 0, t->n_events * SG_TAPE_PARTS * sizeof *r->of_event);
+    memset(r->of_interval, 0, 2 * t->n_collectives * SG_TAPE_PARTS * sizeof *r->of_interval);
+    memset(r->weight, 0, t->n_durations * SG_TAPE_PARTS * sizeof *r->weight);
+    *b = (back){.after = SG_TAPE_NO_PART, .n_stretched = r->n_stretched, .collective = r->clocks.n_active};
+    if (most_part(t) < SG_TAPE_PARTS / 2)
+        go_back(r, b, SG_TAPE_PARTS / 2);
+    else
+        go_back(r, b, SG_TAPE_PARTS);
+}
+
+/* ---- both ---------------------------------------------------------------------------------------------------------- */
+
+static void rewind_clocks(sg_replay *r, const sg_machine *machine) {
+    sg_clocks *c = &r->clocks;
+    c->host = 0;
+    memset(c->stream, 0, sizeof c->stream);
+    memset(c->event, 0, r->tape->n_events * sizeof *c->event);
+    c->first = c->n_active = 0;
+    c->in_line = strcmp(machine->device_class, "cpu") == 0;
+    c->stretch = machine->p[SG_M_OVERLAP_STRETCH].value;
+    r->n_stretched = r->n_coefficients = 0;
+    r->sums = (sg_virtual_report){0};
+}
+
+sg_code sg_replay_run(sg_replay *r, const sg_tape_prices *prices, int ranks, double idle_scale, sg_replayed *replayed,
+                      sg_status *status) {
+    sg_code code = price_collectives(r, prices, ranks, status);
+    if (code) return code;
+    back b;
+    rewind_clocks(r, &prices->machine);
+    forward(r, idle_scale);
+    backward(r, &b);
+    replayed->report = r->sums;
+    replayed->reading = r->reading;
+    replayed->event = r->clocks.event;
+    return sum_up(r, prices, ranks, &b, replayed, status);
+}
