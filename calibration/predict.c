@@ -69,7 +69,11 @@ static sg_code own_machine(sg_predictor *p, sg_predict_work *w, const sg_machine
     const sg_framework_numbers *numbers = NULL;
     w->machine = *machine;
     w->machine.covariance = NULL;
-    sg_code code = numbers_of(p, machine->device_class, &numbers, status);
+    sg_code code = SG_OK;
+    if (w->options->framework)
+        numbers = w->options->framework;
+    else
+        code = numbers_of(p, machine->device_class, &numbers, status);
     if (code) return code;
     if (machine->covariance) {
         size_t bytes = sizeof(double) * SG_M_COUNT * SG_M_COUNT;

@@ -5,7 +5,8 @@
 #include "calibration/figure.h"
 #include "models/policy.h"
 
-struct sg_fit; /* calibration/fit.h */
+struct sg_fit;               /* calibration/fit.h */
+struct sg_framework_numbers; /* calibration/framework_file.h */
 
 typedef struct sg_predict_options {
     double interval;                                /* 0 = 0.9 */
@@ -14,6 +15,8 @@ typedef struct sg_predict_options {
     const char *config_dir;                         /* NULL: searched (calibration/config_dir.h) */
     /* Laws of this machine, or NULL: where one covers the configuration, it stands instead of the walk's update time. */
     const struct sg_fit *fit;
+    /* The framework's numbers, or NULL: those of configs/frameworks/. */
+    const struct sg_framework_numbers *framework;
 } sg_predict_options;
 
 /* Times are per step as the framework counts them: one micro-batch (accumulation k: k steps to one optimizer step). */
@@ -23,8 +26,9 @@ typedef struct sg_prediction {
     /* PPO, per iteration; elsewhere value NAN */
     sg_figure collection_s, inference_s, environment_s, learning_s, iteration_s, env_steps_per_s;
     double forward_s, backward_s, optimizer_s, exposed_sync_s, device_busy_share;
-    int64_t batch;                  /* samples per process and micro-step, as built; PPO: of a mini-batch */
-    double class_s[SG_CLASS_COUNT]; /* compute stream, per step (PPO: per iteration) */
+    int64_t batch;                    /* samples per process and micro-step, as built; PPO: of a mini-batch */
+    double class_s[SG_CLASS_COUNT];   /* compute stream, per step (PPO: per iteration) */
+    double update_by_log[SG_M_COUNT]; /* d update_s (PPO: learning_s) / d log parameter of the machine */
     char limited_by[32]; /* "compute", "memory bandwidth", "launch", "loader", "communication", "environment" */
     bool fits;           /* device_bytes.high <= memory of the machine; true where that is not stated (warned) */
     char warnings[8][256];

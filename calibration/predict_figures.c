@@ -159,6 +159,7 @@ static void supervised_times(sg_predict_work *w) {
         preprocess[i] = w->walked.by_log[SG_PHASE_PREPROCESSING][i] / k;
     }
     add_jitter(w, update, &update_s);
+    memcpy(p->update_by_log, update, sizeof p->update_by_log);
     for (int i = 0; i < SG_M_COUNT; i++) both[i] = update[i] + preprocess[i];
     sg_limit limit;
     double share = update_s > 0 ? update_s / (update_s + preprocess_s) : 0;
@@ -230,6 +231,7 @@ static void ppo_times(sg_predict_work *w) {
         learning[i] = w->walked.by_log[SG_PHASE_PREPROCESSING][i] + w->walked.by_log[SG_PHASE_UPDATE][i] +
                       w->walked.by_log[SG_PHASE_OTHER][i];
     add_jitter(w, learning, &learning_s);
+    memcpy(p->update_by_log, learning, sizeof p->update_by_log);
     double both[SG_M_COUNT];
     const double *inference = w->walked.by_log[SG_PHASE_INFERENCE];
     for (int i = 0; i < SG_M_COUNT; i++) both[i] = inference[i] + learning[i];

@@ -37,6 +37,7 @@ typedef struct sg_validated {
     double measured, predicted, low, high;
     double roofline;   /* larger of FLOP/peak and bytes/bandwidth from the data sheet, nothing fitted; NAN: none */
     char skipped[160]; /* why the row was not predicted; empty: it was */
+    char cause[160];   /* what the row itself shows that explains a measured value outside of the interval; may be empty */
 } sg_validated;
 
 typedef struct sg_validation {

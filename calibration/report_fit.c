@@ -1,0 +1,276 @@
+#include "calibration/report_fit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "calibration/config_dir.h"
+#include "calibration/least_squares.h"
+#include "calibration/machine_file.h"
+
+static const char FRAMEWORK[] = "pytorch-eager";
+
+#define CONVOLUTIONS                                                                                                   \
+    { SG_M_EFF_CONV, SG_M_EFF_CONV_BWD_DATA, SG_M_EFF_CONV_BWD_WEIGHTS }
+static const sg_report_term terms[] = {
+    {"cuda", {SG_M_EFF_GEMM, SG_M_EFF_BMM}, 2, 0.72, 0.15, "kernel tables, large products: 0.65-0.78 of the peak"},
+    {"high-rate", {SG_M_EFF_GEMM, SG_M_EFF_BMM}, 2, 0.65, 0.20, "kernel tables, large products: 0.65-0.78 of the peak"},
+    {"cuda", CONVOLUTIONS, 3, 0.62, 0.20, "convolution benchmarks at the fp32 rate"},
+    {"tensor-rich", CONVOLUTIONS, 3, 0.40, 0.25, "convolution benchmarks in tf32, channels first"},
+    {"cuda", {SG_M_EFF_ATTENTION}, 1, 0.45, 0.35, "fused attention with heads of 64, forward and backward"},
+    {"cuda", {SG_M_EFF_NORM, SG_M_EFF_SOFTMAX}, 2, 0.60, 0.10, "kernel tables: layer norm and softmax 0.52-0.79"},
+    {"cuda",
+     {SG_M_EFF_ELEMENTWISE, SG_M_EFF_COPY, SG_M_EFF_OPTIMIZER, SG_M_EFF_POOL, SG_M_EFF_REDUCE, SG_M_EFF_EMBEDDING,
+      SG_M_EFF_RANDOM},
+     7,
+     0.87,
+     0.06,
+     "kernel tables: element-wise 0.76-0.92"},
+    {NULL, {SG_M_HOST_OP_S}, 1, 25e-6, 0.40, "profiles of eager PyTorch: 15-40 us of Python and dispatch per op"},
+};
+enum { TERMS = sizeof terms / sizeof *terms };
+_Static_assert((int)TERMS <= (int)SG_REPORT_TERMS, "room for every term");
+
+/* What a prediction with the right parameters is off by: reports are rounded, clocks differ from card to card. */
+static const double REPORT_LOG_SD = 0.08;
+/* n reports of one GPU and policy weigh as much as this many. */
+static const double REPEATED_WEIGHT = 1.5;
+
+const sg_report_term *sg_report_terms(size_t *n) {
+    *n = TERMS;
+    return terms;
+}
+
+/* ---- values in place ----------------------------------------------------------------------------------------------- */
+
+/* Parameters of a file under configs/priors; NAN where it has none. */
+static sg_code read_prior(const char *name, const char *config_dir, sg_machine *prior, sg_status *status) {
+    char dir[SG_PATH_BYTES], path[SG_PATH_BYTES];
+    sg_tree *tree = NULL;
+    const sg_node *parameters = NULL;
+    sg_machine_init(prior);
+    for (int i = 0; i < SG_M_COUNT; i++) prior->p[i].value = NAN;
+    sg_code code = sg_config_dir(config_dir, dir, sizeof dir, status);
+    if (!code) code = sg_config_find(dir, "priors", name, ".yaml", path, sizeof path, status);
+    if (!code) code = sg_tree_read(path, &tree, status);
+    if (!code) code = sg_node_child(tree, sg_tree_root(tree), "parameters", SG_NODE_MAP, &parameters, status);
+    if (!code) code = sg_machine_parameters_read(tree, parameters, prior, status);
+    sg_tree_free(tree);
+    return code;
+}
+
+/* Which term each parameter of a machine came from: the file whose value and source it carries. */
+typedef struct origin {
+    sg_machine prior[TERMS]; /* of the term's file */
+} origin;
+
+static sg_code read_origin(const char *config_dir, origin *o, sg_status *status) {
+    sg_code code = SG_OK;
+    for (size_t t = 0; t < TERMS && !code; t++) {
+        sg_machine_init(&o->prior[t]);
+        if (terms[t].file) code = read_prior(terms[t].file, config_dir, &o->prior[t], status);
+    }
+    return code;
+}
+
+static bool came_from(const sg_machine_parameter *p, const sg_machine_parameter *prior) {
+    return p->value == prior->value && strcmp(p->source, prior->source) == 0;
+}
+
+/* found[TERMS * SG_M_COUNT]: the parameter is the term's on this machine. */
+static void find_terms(const origin *o, const sg_machine *machine, bool *found) {
+    memset(found, 0, (size_t)TERMS * SG_M_COUNT * sizeof *found);
+    for (size_t t = 0; t < TERMS; t++)
+        for (size_t i = 0; i < terms[t].n_ids; i++) {
+            sg_machine_id id = terms[t].ids[i];
+            found[t * SG_M_COUNT + id] = !terms[t].file || came_from(&machine->p[id], &o->prior[t].p[id]);
+        }
+}
+
+static void put(const double *value, const bool *found, sg_machine *machine, sg_framework_numbers *framework) {
+    for (size_t t = 0; t < TERMS; t++)
+        for (size_t i = 0; i < terms[t].n_ids; i++) {
+            sg_machine_id id = terms[t].ids[i];
+            if (!found[t * SG_M_COUNT + id]) continue;
+            if (terms[t].file)
+                machine->p[id].value = value[t];
+            else if (framework)
+                framework->p[id].value = value[t];
+        }
+}
+
+sg_code sg_report_fit_apply(const sg_report_fit *fit, const char *config_dir, sg_machine *machine,
+                            sg_framework_numbers *framework, sg_status *status) {
+    bool *found = calloc((size_t)TERMS * SG_M_COUNT, sizeof *found);
+    origin *o = calloc(1, sizeof *o);
+    sg_code code = found && o ? read_origin(config_dir, o, status) : sg_fail_memory(status, sizeof *o, "a fit");
+    if (!code) {
+        find_terms(o, machine, found);
+        put(fit->value, found, machine, framework);
+    }
+    free(o);
+    free(found);
+    return code;
+}
+
+/* ---- the fit ------------------------------------------------------------------------------------------------------- */
+
+typedef struct fit_row {
+    const sg_report_case *one;
+    double log_s, log_sd;
+    bool found[TERMS * SG_M_COUNT];
+} fit_row;
+
+typedef struct fit_work {
+    fit_row *rows;
+    size_t n;
+    const char *config_dir;
+    sg_framework_numbers framework;
+} fit_work;
+
+static bool takes_part(const sg_report_case *one, const char *without) {
+    const sg_report_row *row = &one->row;
+    return one->has_machine && one->n_candidates == 1 && one->cameras_known && !row->no_training[0] && !row->compiled &&
+           (row->time == SG_REPORT_UPDATE || row->time == SG_REPORT_STEP) &&
+           !(without && strcmp(one->machine.name, without) == 0);
+}
+
+/* Residuals: reports, then the prior; x: log(value / textbook). */
+static sg_code evaluate(const double *x, double *residual, double *jacobian, void *user, sg_status *status) {
+    fit_work *w = user;
+    double value[TERMS];
+    memset(jacobian, 0, (w->n + TERMS) * TERMS * sizeof *jacobian);
+    for (size_t t = 0; t < TERMS; t++) {
+        value[t] = terms[t].textbook * exp(x[t]);
+        residual[w->n + t] = x[t] / terms[t].log_sd;
+        jacobian[(w->n + t) * TERMS + t] = 1 / terms[t].log_sd;
+    }
+    for (size_t r = 0; r < w->n; r++) {
+        fit_row *row = &w->rows[r];
+        sg_machine machine = row->one->machine;
+        sg_framework_numbers framework = w->framework;
+        sg_prediction p;
+        put(value, row->found, &machine, &framework);
+        sg_code code = sg_report_case_predict(row->one, 0, &machine, &framework, w->config_dir, 0, &p, status);
+        if (code) return code;
+        bool update = row->one->row.time == SG_REPORT_UPDATE;
+        double seconds = update ? p.update_s.value : p.step_s.value;
+        residual[r] = (log(seconds) - row->log_s) / row->log_sd;
+        for (size_t t = 0; t < TERMS; t++)
+            for (size_t i = 0; i < terms[t].n_ids; i++)
+                if (row->found[t * SG_M_COUNT + terms[t].ids[i]])
+                    jacobian[r * TERMS + t] += p.update_by_log[terms[t].ids[i]] / seconds / row->log_sd;
+    }
+    return SG_OK;
+}
+
+static bool same_configuration(const sg_report_case *a, const sg_report_case *b) {
+    return strcmp(a->machine.name, b->machine.name) == 0 && strcmp(a->row.policy, b->row.policy) == 0;
+}
+
+static void collect(const sg_report_cases *cases, const char *without, const origin *o, fit_work *w,
+                    sg_report_fit *fit) {
+    for (size_t i = 0; i < cases->n; i++) {
+        const sg_report_case *one = &cases->items[i];
+        if (!takes_part(one, without)) continue;
+        size_t same = 0, before = 0;
+        for (size_t k = 0; k < cases->n; k++) {
+            bool also = takes_part(&cases->items[k], without) && same_configuration(one, &cases->items[k]);
+            same += also;
+            before += also && k < i;
+        }
+        fit_row *row = &w->rows[w->n++];
+        row->one = one;
+        row->log_s = 0.5 * (log(one->row.low_s) + log(one->row.high_s));
+        row->log_sd = REPORT_LOG_SD * sqrt(fmax(1, (double)same / REPEATED_WEIGHT));
+        find_terms(o, &one->machine, row->found);
+        fit->configurations += before == 0;
+    }
+    fit->rows = w->n;
+}
+
+static sg_code solve(fit_work *w, sg_report_fit *fit, sg_status *status) {
+    double x[TERMS] = {0}, covariance[TERMS * TERMS];
+    sg_least_squares problem = {
+        .rows = w->n + TERMS, .robust_rows = w->n, .terms = TERMS, .evaluate = evaluate, .user = w};
+    double *residual = malloc((w->n + TERMS) * sizeof *residual);
+    double *jacobian = malloc((w->n + TERMS) * TERMS * sizeof *jacobian);
+    sg_code code = residual && jacobian ? sg_least_squares_solve(&problem, x, covariance, NULL, status)
+                                        : sg_fail_memory(status, (w->n + TERMS) * TERMS * sizeof(double), "a fit");
+    if (!code) code = evaluate(x, residual, jacobian, w, status);
+    double sum = 0;
+    for (size_t r = 0; !code && r < w->n; r++) sum += pow(residual[r] * w->rows[r].log_sd, 2);
+    for (size_t t = 0; !code && t < TERMS; t++) {
+        fit->value[t] = terms[t].textbook * exp(x[t]);
+        fit->log_sd[t] = sqrt(covariance[t * TERMS + t]);
+    }
+    fit->rms_log = w->n ? sqrt(sum / (double)w->n) : 0;
+    free(residual);
+    free(jacobian);
+    return code;
+}
+
+sg_code sg_report_fit_make(const sg_report_cases *cases, const char *config_dir, const char *without,
+                           sg_report_fit *fit, sg_status *status) {
+    fit_work w = {.config_dir = config_dir};
+    *fit = (sg_report_fit){0};
+    origin *o = calloc(1, sizeof *o);
+    w.rows = calloc(cases->n ? cases->n : 1, sizeof *w.rows);
+    sg_code code = o && w.rows ? read_origin(config_dir, o, status)
+                               : sg_fail_memory(status, cases->n * sizeof *w.rows, "a fit to reports");
+    if (!code) code = sg_framework_load(FRAMEWORK, "cuda", config_dir, &w.framework, status);
+    if (!code) {
+        collect(cases, without, o, &w, fit);
+        code = solve(&w, fit, status);
+    }
+    free(w.rows);
+    free(o);
+    return code ? sg_fail_in(status, "fitting priors to %zu reports", w.n) : SG_OK;
+}
+
+/* ---- leaving devices out ------------------------------------------------------------------------------------------- */
+
+static sg_code fit_without(const sg_report_cases *cases, const sg_validate_options *options, size_t at,
+                           sg_report_fits *fits, sg_status *status) {
+    const char *device = cases->items[at].machine.name;
+    sg_report_fit fit;
+    sg_code code = sg_report_fit_make(cases, options->config_dir, device, &fit, status);
+    for (size_t i = at; i < cases->n && !code; i++)
+        if (strcmp(cases->items[i].machine.name, device) == 0)
+            code = sg_report_fit_apply(&fit, options->config_dir, &fits->machine[i], &fits->framework[i], status);
+    return code;
+}
+
+static bool seen_before(const sg_report_cases *cases, size_t at) {
+    for (size_t i = 0; i < at; i++)
+        if (strcmp(cases->items[i].machine.name, cases->items[at].machine.name) == 0) return true;
+    return false;
+}
+
+sg_code sg_report_fits_make(const sg_report_cases *cases, const sg_validate_options *options, sg_report_fits *fits,
+                            sg_status *status) {
+    size_t room = cases->n ? cases->n : 1;
+    sg_framework_numbers framework;
+    *fits = (sg_report_fits){.n = cases->n};
+    fits->machine = calloc(room, sizeof *fits->machine);
+    fits->framework = calloc(room, sizeof *fits->framework);
+    if (!fits->machine || !fits->framework)
+        return sg_fail_memory(status, room * sizeof *fits->machine, "fits to reports");
+    sg_code code = sg_framework_load(FRAMEWORK, "cuda", options->config_dir, &framework, status);
+    for (size_t i = 0; i < cases->n && !code; i++) {
+        fits->machine[i] = cases->items[i].machine;
+        fits->framework[i] = framework;
+    }
+    for (size_t i = 0; i < cases->n && !code && options->left_out != SG_LEFT_OUT_NOTHING; i++)
+        if (cases->items[i].has_machine && cases->items[i].n_candidates > 0 && !seen_before(cases, i))
+            code = fit_without(cases, options, i, fits, status);
+    if (code) sg_report_fits_clear(fits);
+    return code;
+}
+
+void sg_report_fits_clear(sg_report_fits *fits) {
+    free(fits->machine);
+    free(fits->framework);
+    *fits = (sg_report_fits){0};
+}
