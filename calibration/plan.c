@@ -1,7 +1,6 @@
 #include "calibration/plan.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -234,67 +233,24 @@ static int by_rank(const void *x, const void *y) {
     return order ? order : strcmp(a->name, b->name);
 }
 
-/* Offers with one GPU, or those with several: walks of either kind share nothing, so both kinds are answered at once. */
-typedef struct lane {
-    const planner *planner;
-    const sg_offers *offers;
-    const size_t *sheet;     /* of each offer: index among the loaded machines */
-    sg_offer_answer *answer; /* of each offer */
-    bool several;
-    sg_code code;
-    sg_status status;
-} lane;
-
-static void *answer_lane(void *data) {
-    lane *l = data;
-    for (size_t i = 0; i < l->offers->count && !l->code; i++)
-        if ((l->offers->offer[i].gpus > 1) == l->several)
-            l->code = answer_offer(l->planner, &l->offers->offer[i], &l->planner->loaded.machine[l->sheet[i]],
-                                   &l->answer[i], &l->status);
-    return NULL;
-}
-
-static sg_code answer_lanes(const planner *p, const sg_offers *offers, const size_t *sheet, sg_status *status) {
-    lane lanes[2] = {{.planner = p, .offers = offers, .sheet = sheet, .answer = p->answer->offers},
-                     {.planner = p, .offers = offers, .sheet = sheet, .answer = p->answer->offers, .several = true}};
-    pthread_t thread;
-    bool apart = pthread_create(&thread, NULL, answer_lane, &lanes[1]) == 0;
-    (void)answer_lane(&lanes[0]);
-    if (apart)
-        (void)pthread_join(thread, NULL);
-    else
-        (void)answer_lane(&lanes[1]);
-    for (int i = 0; i < 2; i++)
-        if (lanes[i].code) {
-            if (status) *status = lanes[i].status;
-            return lanes[i].code;
-        }
-    return SG_OK;
-}
-
-/* The data sheet of each offer, and the training as its device class runs it: what lanes only read. */
-static sg_code load_all(planner *p, const sg_offers *offers, size_t *sheet, sg_status *status) {
+static sg_code answer_each(planner *p, const sg_offers *offers, sg_status *status) {
     for (size_t i = 0; i < offers->count; i++) {
-        const sg_training *training;
-        sg_code code = load_once(p, offers->offer[i].machine, &sheet[i], status);
-        if (!code) code = sg_predictor_training(p->predictor, &p->loaded.machine[sheet[i]], &training, status);
+        size_t sheet;
+        sg_code code = load_once(p, offers->offer[i].machine, &sheet, status);
         if (code) return sg_fail_in(status, "offer %s", offers->offer[i].name);
+        code = answer_offer(p, &offers->offer[i], &p->loaded.machine[sheet], &p->answer->offers[i], status);
+        if (code) return code;
     }
     return SG_OK;
 }
 
 static sg_code answer_offers(planner *p, const sg_offers *offers, sg_status *status) {
     sg_plan_answer *answer = p->answer;
-    size_t *sheet = calloc(offers->count + 1, sizeof *sheet);
     answer->offers = calloc(offers->count + 1, sizeof *answer->offers);
     p->loaded.machine = calloc(offers->count + 1, sizeof *p->loaded.machine);
-    if (!sheet || !answer->offers || !p->loaded.machine) {
-        free(sheet);
+    if (!answer->offers || !p->loaded.machine)
         return sg_fail_memory(status, offers->count * sizeof(sg_machine), "the machines of the offers");
-    }
-    sg_code code = load_all(p, offers, sheet, status);
-    if (!code) code = answer_lanes(p, offers, sheet, status);
-    free(sheet);
+    sg_code code = answer_each(p, offers, status);
     if (code) return code;
     answer->n_offers = offers->count;
     if (answer->n_offers) qsort(answer->offers, answer->n_offers, sizeof *answer->offers, by_rank);

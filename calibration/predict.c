@@ -20,6 +20,7 @@ typedef struct course {
 typedef struct lowered {
     struct lowered *next;
     sg_device_class device_class;
+    int64_t batch;       /* as asked for */
     int64_t shard_ranks; /* 0: not sharded */
     sg_training *training;
     course *courses;
@@ -134,16 +135,21 @@ static bool sharded(const sg_policy_request *request) {
     return request->sharding && strcmp(request->sharding, "none") != 0;
 }
 
-static sg_code lower(sg_predictor *p, const sg_machine *machine, int ranks, lowered **out, sg_status *status) {
+static sg_code lower(sg_predictor *p, const sg_machine *machine, int64_t batch, int ranks, lowered **out,
+                     sg_status *status) {
     sg_policy_request asked = *p->request;
     asked.device_class = sg_machine_device_class(machine);
     asked.ranks = sharded(&asked) ? ranks : 2;
+    if (batch > 0) asked.batch = batch;
     int64_t shard_ranks = sharded(&asked) ? ranks : 0;
     for (*out = p->lowered; *out; *out = (*out)->next)
-        if ((*out)->device_class == asked.device_class && (*out)->shard_ranks == shard_ranks) return SG_OK;
+        if ((*out)->device_class == asked.device_class && (*out)->batch == asked.batch &&
+            (*out)->shard_ranks == shard_ranks)
+            return SG_OK;
     lowered *l = calloc(1, sizeof *l);
     if (!l) return sg_fail_memory(status, sizeof *l, "a training");
     l->device_class = asked.device_class;
+    l->batch = asked.batch;
     l->shard_ranks = shard_ranks;
     sg_code code = sg_policy_build(&asked, &l->training, status);
     if (code) {
@@ -158,7 +164,7 @@ static sg_code lower(sg_predictor *p, const sg_machine *machine, int ranks, lowe
 sg_code sg_predictor_training(sg_predictor *predictor, const sg_machine *machine, const sg_training **training,
                               sg_status *status) {
     lowered *l = NULL;
-    sg_code code = lower(predictor, machine, 1, &l, status);
+    sg_code code = lower(predictor, machine, 0, 1, &l, status);
     *training = code ? NULL : l->training;
     return code;
 }
@@ -238,9 +244,9 @@ sg_code sg_predictor_run(sg_predictor *predictor, const sg_machine *machine, con
                          sg_prediction *prediction, sg_status *status) {
     const sg_policy_request *request = predictor->request;
     memset(prediction, 0, sizeof *prediction);
-    if (options->ranks < 0 || options->workers < 0)
-        return sg_fail(status, SG_BAD_INPUT, "predicting %s: %d ranks with %d loader workers", request->policy,
-                       options->ranks, options->workers);
+    if (options->ranks < 0 || options->workers < 0 || options->batch < 0)
+        return sg_fail(status, SG_BAD_INPUT, "predicting %s: %d ranks with %d loader workers, batch %lld",
+                       request->policy, options->ranks, options->workers, (long long)options->batch);
     sg_predict_work w = {.request = request,
                          .options = options,
                          .ranks = options->ranks > 1 ? options->ranks : 1,
@@ -248,7 +254,7 @@ sg_code sg_predictor_run(sg_predictor *predictor, const sg_machine *machine, con
                          .out = prediction};
     lowered *l = NULL;
     sg_code code = own_machine(predictor, &w, machine, status);
-    if (!code) code = lower(predictor, machine, w.ranks, &l, status);
+    if (!code) code = lower(predictor, machine, options->batch, w.ranks, &l, status);
     if (!code) {
         w.training = l->training;
         code = walk_on(&w, l, &w.machine, &w.walked, status);

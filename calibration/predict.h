@@ -11,6 +11,7 @@ struct sg_framework_numbers; /* calibration/framework_file.h */
 typedef struct sg_predict_options {
     double interval;                                /* 0 = 0.9 */
     int ranks, workers;                             /* data-parallel processes (0 = 1); loader workers per process */
+    int64_t batch;                                  /* > 0: in place of the request's */
     bool cameras_known, host_known, language_known; /* false: widened by the unknown-inputs part */
     const char *config_dir;                         /* NULL: searched (calibration/config_dir.h) */
     /* Laws of this machine, or NULL: where one covers the configuration, it stands instead of the walk's update time. */
@@ -40,15 +41,16 @@ typedef struct sg_prediction {
 sg_code sg_predict(const sg_policy_request *request, const sg_machine *machine, const sg_predict_options *options,
                    sg_prediction *prediction, sg_status *status);
 
-/* The same for many machines: what does not depend on the machine is built once. The request and its settings must outlive
- * the predictor. */
+/* The same for many machines, ranks and batches: each batch is built and walked once, its unique ops are priced once for each
+ * of the machines asked for lately. One thread at a time. The request and its settings must outlive the predictor, and what
+ * a machine points to must stay as it is. */
 typedef struct sg_predictor sg_predictor;
 sg_code sg_predictor_open(const sg_policy_request *request, const char *config_dir, sg_predictor **predictor,
                           sg_status *status);
 sg_code sg_predictor_run(sg_predictor *predictor, const sg_machine *machine, const sg_predict_options *options,
                          sg_prediction *prediction, sg_status *status);
 void sg_predictor_close(sg_predictor *predictor);
-/* The training as a machine of this device class runs it; owned by the predictor. */
+/* The training with the request's batch, as a machine of this device class runs it; owned by the predictor. */
 sg_code sg_predictor_training(sg_predictor *predictor, const sg_machine *machine, const sg_training **training,
                               sg_status *status);
 

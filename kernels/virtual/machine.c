@@ -72,9 +72,12 @@ double sg_machine_log_variance(const sg_machine *machine, const double *by_log, 
     if (!(value > 0)) return 0;
     double variance = 0;
     if (machine->covariance) {
+        int id[SG_M_COUNT], n = 0; /* a duration depends on few of them */
         for (int i = 0; i < SG_M_COUNT; i++)
-            for (int j = 0; j < SG_M_COUNT; j++)
-                variance += by_log[i] * by_log[j] * machine->covariance[i * SG_M_COUNT + j];
+            if (by_log[i] != 0) id[n++] = i;
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j < n; j++)
+                variance += by_log[id[i]] * by_log[id[j]] * machine->covariance[id[i] * SG_M_COUNT + id[j]];
     } else {
         double grouped[256] = {0};
         for (int i = 0; i < SG_M_COUNT; i++) {

@@ -306,7 +306,8 @@ static void test_ranks(void **state) {
     sg_machine_clear(&without);
 }
 
-/* One predictor for many machines answers what predictions on their own answer, in any order. */
+/* One predictor for many machines, ranks and batches answers what predictions on their own answer, in any order; a machine of
+ * the same name with another number is another machine. */
 static void test_predictor(void **state) {
     (void)state;
     static const char *const names[] = {"t4", "h200", "cpu", "t4", "rtx-3060", "h200"};
@@ -318,9 +319,14 @@ static void test_predictor(void **state) {
     for (size_t i = 0; i < 2 * sizeof names / sizeof *names; i++) {
         sg_machine m = machine_of(names[i / 2]);
         o.ranks = i % 2 ? 1 + (int)i : 1;
+        o.batch = i % 3 ? 0 : 2;
+        if (i % 4 == 3) m.p[SG_M_BANDWIDTH].value *= 0.7;
         sg_prediction p;
         if (sg_predictor_run(predictor, &m, &o, &p, &status)) fail_msg("%s", status.text);
-        sg_prediction q = predict(&r, &m, &o);
+        assert_int_equal(p.batch, i % 3 ? 4 : 2);
+        sg_policy_request alone = small_act(p.batch);
+        o.batch = 0;
+        sg_prediction q = predict(&alone, &m, &o);
         assert_memory_equal(&p.update_s, &q.update_s, sizeof p.update_s);
         assert_memory_equal(&p.step_s, &q.step_s, sizeof p.step_s);
         assert_near(p.peak_allocated_bytes.value, q.peak_allocated_bytes.value, 0);
@@ -328,6 +334,23 @@ static void test_predictor(void **state) {
         sg_machine_clear(&m);
     }
     sg_predictor_close(predictor);
+}
+
+/* Sharded, each rank holds its part: the more ranks, the less memory. */
+static void test_sharded_ranks(void **state) {
+    (void)state;
+    sg_policy_request r = small_act(2);
+    r.sharding = "full";
+    sg_machine m = machine_of("h100-sxm");
+    sg_predict_options o = knowing();
+    double before = INFINITY;
+    for (int ranks = 2; ranks <= 8; ranks *= 2) {
+        o.ranks = ranks;
+        sg_prediction p = predict(&r, &m, &o);
+        assert_true(p.peak_allocated_bytes.value < before);
+        before = p.peak_allocated_bytes.value;
+    }
+    sg_machine_clear(&m);
 }
 
 /* Accumulation: a step is a micro-batch, so an optimizer's share is spread over k of them. */
@@ -503,7 +526,7 @@ int main(void) {
         cmocka_unit_test(test_ranks),           cmocka_unit_test(test_predictor),
         cmocka_unit_test(test_accumulation),    cmocka_unit_test(test_fits),
         cmocka_unit_test(test_errors),          cmocka_unit_test(test_law),
-        cmocka_unit_test(test_published_steps),
+        cmocka_unit_test(test_sharded_ranks),   cmocka_unit_test(test_published_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
