@@ -23,6 +23,15 @@ static uint64_t hash_op(const sg_op *op) {
     return hash_words(hash, op->desc, (size_t)(op->n_in + op->n_out) * sizeof *op->desc);
 }
 
+uint64_t sg_training_ops_hash(const sg_training *training) {
+    uint64_t hash = 0;
+    for (size_t i = 0; i < training->n_ops; i++) {
+        uint64_t one = hash_op(&training->ops[i]);
+        hash = hash_words(hash, &one, sizeof one);
+    }
+    return hash;
+}
+
 /* Attributes and descriptors are zero where they are not used, so that their bytes can be compared (kernels/op.h). */
 static bool same_bytes(const void *a, const void *b, size_t bytes) {
     return memcmp(a, b, bytes) == 0;

@@ -232,4 +232,7 @@ typedef struct sg_module_counts {
 } sg_module_counts;
 void sg_count_modules(const sg_training *training, size_t program, sg_module_counts *out);
 
+/* Hash of the table of unique ops, their order included: measured times by op belong to programs with the same one. */
+uint64_t sg_training_ops_hash(const sg_training *training);
+
 #endif

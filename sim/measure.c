@@ -322,24 +322,48 @@ static sg_code count_iterations(session *s, bool *stopped, sg_status *status) {
     return *stopped && (int64_t)s->record.n < least ? interrupted(status) : SG_OK;
 }
 
-/* Median seconds by op class of a few iterations in which each op is timed by itself. */
-static sg_code profile(session *s, double class_s[SG_CLASS_COUNT], sg_status *status) {
-    enum { MOST = 3 };
-    double seconds[MOST][SG_CLASS_COUNT];
-    double left_s = s->options->time_budget_s > 0 ? s->options->time_budget_s - (sg_clock_s() - s->start_s) : INFINITY;
-    /* ranks must agree on the number, and their clocks do not */
-    int n = s->ranks == 1 && left_s > 2 * MOST * s->iteration_s ? MOST : 1;
-    tell(s, "timing op classes");
-    for (int i = 0; i < n; i++) {
-        sg_code code = sg_walker_profile(s->walker, seconds[i], status);
-        if (code) return code;
+enum { MOST_PROFILES = 3 };
+
+/* Median seconds by op class and by unique op of n profiled iterations: seconds and runs are [n][training->n_ops]. */
+static void sum_up_profiles(const sg_training *t, int n, const double *seconds, const double *runs, sg_point *p) {
+    double by_class[MOST_PROFILES][SG_CLASS_COUNT] = {{0}}, one[MOST_PROFILES];
+    for (size_t k = 0; k < t->n_ops; k++) {
+        for (int i = 0; i < n; i++) {
+            one[i] = seconds[(size_t)i * t->n_ops + k];
+            by_class[i][sg_op_class_of(&t->ops[k])] += one[i];
+        }
+        p->op_s[k] = runs[k] > 0 ? sg_statistic_of(one, (size_t)n).median / runs[k] : NAN;
     }
     for (int c = 0; c < SG_CLASS_COUNT; c++) {
-        double by_class[MOST];
-        for (int i = 0; i < n; i++) by_class[i] = seconds[i][c];
-        class_s[c] = sg_statistic_of(by_class, (size_t)n).median;
+        for (int i = 0; i < n; i++) one[i] = by_class[i][c];
+        p->class_s[c] = sg_statistic_of(one, (size_t)n).median;
     }
-    return SG_OK;
+}
+
+/* A few iterations in which each op is timed by itself. */
+static sg_code profile(session *s, sg_point *p, sg_status *status) {
+    const sg_training *t = s->training;
+    double left_s = s->options->time_budget_s > 0 ? s->options->time_budget_s - (sg_clock_s() - s->start_s) : INFINITY;
+    /* ranks must agree on the number, and their clocks do not */
+    int n = s->ranks == 1 && left_s > 2 * MOST_PROFILES * s->iteration_s ? MOST_PROFILES : 1;
+    size_t values = (size_t)n * t->n_ops;
+    double *seconds = calloc(values ? values : 1, sizeof *seconds), *runs = calloc(values ? values : 1, sizeof *runs);
+    p->op_s = calloc(t->n_ops ? t->n_ops : 1, sizeof *p->op_s);
+    sg_code code =
+        seconds && runs && p->op_s ? SG_OK : sg_fail_memory(status, 2 * values * sizeof *seconds, "op times");
+    tell(s, "timing op classes");
+    for (int i = 0; i < n && !code; i++) {
+        const sg_op_profile one = {seconds + (size_t)i * t->n_ops, runs + (size_t)i * t->n_ops};
+        code = sg_walker_profile(s->walker, &one, status);
+    }
+    if (!code) {
+        sum_up_profiles(t, n, seconds, runs, p);
+        p->n_ops = (int64_t)t->n_ops;
+        p->ops_hash = sg_training_ops_hash(t);
+    }
+    free(seconds);
+    free(runs);
+    return code;
 }
 
 /* Rates that were not formed as the configuration says (bf16 products in fp32) must not be fitted. */
@@ -369,7 +393,7 @@ static sg_code run_protocol(session *s, sg_point *p, sg_status *status) {
     p->peak_reserved_bytes = peak.reserved_bytes;
     p->resident_bytes = sg_host_peak_resident_bytes();
     for (int c = 0; c < SG_CLASS_COUNT; c++) p->class_s[c] = NAN;
-    if (!stopped && (code = profile(s, p->class_s, status))) return code;
+    if (!stopped && (code = profile(s, p, status))) return code;
     p->frame_s = s->loader && s->training->cameras > 0 ? sg_loader_frame_s(s->loader) : NAN;
     sg_record_finish(&s->record, p);
     p->warmup = s->options->warmup > 1 ? s->options->warmup : 1;

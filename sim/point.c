@@ -32,6 +32,8 @@ void sg_point_clear(sg_point *point) {
     }
     free(point->rank_update_s);
     point->rank_update_s = NULL;
+    free(point->op_s);
+    point->op_s = NULL;
 }
 
 uint64_t sg_point_key(const sg_point_config *config) {

@@ -90,11 +90,16 @@ typedef struct sg_point {
     /* Seconds per iteration spent in ops of each class, from iterations in which every op was timed; NAN: not recorded.
      * What the machine's efficiencies are fitted to. */
     double class_s[SG_CLASS_COUNT];
+    /* The same by unique op, in the order of the program whose hash is ops_hash (sg_training_ops_hash): seconds of one
+     * execution, NAN where an op is not executed. NULL: not recorded. */
+    double *op_s;
+    int64_t n_ops;
+    uint64_t ops_hash;
     double frame_s; /* decode of one camera frame by one loader worker, NAN: none */
     sg_gpu_conditions gpu;
 } sg_point;
 
-void sg_point_clear(sg_point *point); /* frees raw and rank_update_s */
+void sg_point_clear(sg_point *point); /* frees raw, rank_update_s and op_s */
 uint64_t sg_point_key(const sg_point_config *config);
 /* Median, mean and 95 % interval of the median of n values; n >= 1. */
 sg_statistic sg_statistic_of(const double *values, size_t n);

@@ -61,6 +61,8 @@ sg_fields sg_point_fields(void) {
         X(ops_forward, SG_FIELD_I64),
         X(ops_backward, SG_FIELD_I64),
         X(frame_s, SG_FIELD_F64),
+        OPTIONAL(sg_point, "n_ops", n_ops, SG_FIELD_I64),
+        OPTIONAL(sg_point, "ops_hash", ops_hash, SG_FIELD_U64),
         GPU(sm_clock_mhz, SG_FIELD_F64),
         GPU(memory_clock_mhz, SG_FIELD_F64),
         GPU(temperature_c, SG_FIELD_F64),

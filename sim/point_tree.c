@@ -35,7 +35,7 @@ static sg_code get_list(const sg_h5tree *group, const char *name, uint64_t n, do
     const sg_h5tree_value *list = sg_h5tree_value_of(group, name, SG_H5TREE_DOUBLES);
     if (!list) return SG_OK;
     if (list->n != n)
-        return sg_fail(status, SG_BAD_INPUT, "'%s' has %zu values, but its iterations make %" PRIu64, name, list->n, n);
+        return sg_fail(status, SG_BAD_INPUT, "'%s' has %zu values where %" PRIu64 " are expected", name, list->n, n);
     sg_code code = SG_OK;
     for (size_t i = 0; code == SG_OK && i < list->n; i++) code = sg_field_check_real(name, list->doubles[i], status);
     if (code != SG_OK) return code;
@@ -105,6 +105,8 @@ sg_code sg_point_to_tree(const sg_point *point, int64_t sequence, sg_h5tree *gro
     if (code == SG_OK) code = rank_values(point, &n, status);
     if (code == SG_OK && point->rank_update_s)
         code = put_list(group, "rank_update_s", point->rank_update_s, (size_t)n, status);
+    if (code == SG_OK && point->op_s && point->n_ops > 0)
+        code = put_list(group, "op_s", point->op_s, (size_t)point->n_ops, status);
     if (code == SG_OK) code = sg_h5tree_group(group, "config", &config, status);
     if (code == SG_OK) code = sg_fields_to_tree(config, sg_config_fields(), &point->config, true, status);
     return code;
@@ -125,6 +127,7 @@ sg_code sg_point_from_tree(const sg_h5tree *group, sg_point *point, int64_t *seq
     uint64_t n = 0;
     if (code == SG_OK) code = rank_values(point, &n, status);
     if (code == SG_OK) code = get_list(group, "rank_update_s", n, &point->rank_update_s, status);
+    if (code == SG_OK) code = get_list(group, "op_s", (uint64_t)point->n_ops, &point->op_s, status);
     if (code != SG_OK) return code;
     char name[SG_POINT_NAME_BYTES];
     point->key = sg_point_key(&point->config);

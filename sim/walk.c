@@ -233,11 +233,11 @@ sg_code sg_walker_iteration(sg_walker *w, sg_step_times *times, sg_status *statu
     return SG_OK;
 }
 
-sg_code sg_walker_profile(sg_walker *w, double class_s[SG_CLASS_COUNT], sg_status *status) {
-    for (int i = 0; i < SG_CLASS_COUNT; i++) class_s[i] = 0;
-    w->class_s = class_s;
+sg_code sg_walker_profile(sg_walker *w, const sg_op_profile *profile, sg_status *status) {
+    for (size_t i = 0; i < w->training->n_ops; i++) profile->seconds[i] = profile->runs[i] = 0;
+    w->profile = profile;
     sg_code code = sg_walker_iteration(w, NULL, status);
-    w->class_s = NULL;
+    w->profile = NULL;
     return code;
 }
 

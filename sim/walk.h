@@ -96,8 +96,12 @@ sg_code sg_walker_write(sg_walker *walker, int32_t tensor, const double *values,
 /* Keeps a storage alive from its allocation until the next iteration or program starts so that tests can read it.
  * SG_BAD_INPUT where storages have fixed places or are recorded. */
 sg_code sg_walker_keep(sg_walker *walker, int32_t tensor, sg_status *status);
-/* One iteration in which every op is waited for and timed: seconds by op class. Slower than a plain one. */
-sg_code sg_walker_profile(sg_walker *walker, double class_s[SG_CLASS_COUNT], sg_status *status);
+/* Seconds and executions of one iteration by unique op: [training->n_ops] each, set by sg_walker_profile. */
+typedef struct sg_op_profile {
+    double *seconds, *runs;
+} sg_op_profile;
+/* One iteration in which every op is waited for and timed. Slower than a plain one. */
+sg_code sg_walker_profile(sg_walker *walker, const sg_op_profile *profile, sg_status *status);
 /* Wall-clock seconds that the walker itself spent (walking, allocating), not the device's functions. An estimate: one
  * stretch between two launches in 17 is timed. */
 double sg_walker_own_s(const sg_walker *walker);

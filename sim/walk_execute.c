@@ -40,7 +40,8 @@ static sg_code host_work(sg_walker *w, int host_class, int32_t count, sg_status 
 /* The device's own seconds where it tells them, else host seconds from an empty stream to an empty stream. */
 static sg_code launch_timed(sg_walker *w, size_t op, const sg_launch *how, sg_status *status) {
     const sg_device_api *api = w->api;
-    double *sum = &w->class_s[sg_op_class_of(&w->ops[op])], seconds = 0;
+    double *sum = &w->profile->seconds[op], seconds = 0;
+    w->profile->runs[op]++;
     sg_code code = api->stream_wait(w->device, SG_STREAM_COMPUTE, status);
     if (!code && api->launch_timed) {
         code = api->launch_timed(w->device, w->plans[op], SG_STREAM_COMPUTE, w->pointers, w->workspace, how, &seconds,
@@ -57,7 +58,7 @@ static sg_code launch_timed(sg_walker *w, size_t op, const sg_launch *how, sg_st
 
 static sg_code launch(sg_walker *w, size_t op, const sg_launch *how, sg_status *status) {
     if (w->gap_open) gap_end(w, true);
-    if (w->class_s) return launch_timed(w, op, how, status);
+    if (w->profile) return launch_timed(w, op, how, status);
     sg_code code = w->api->launch(w->device, w->plans[op], SG_STREAM_COMPUTE, w->pointers, w->workspace, how, status);
     w->work_in_flight = true;
     if (++w->launches % SAMPLING == 0) gap_begin(w);

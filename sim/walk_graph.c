@@ -28,7 +28,7 @@ sg_code sg_walk_graph_check(const sg_walker *w, sg_status *status) {
 
 /* A profile times each op, which a replay cannot. */
 bool sg_walk_replays(const sg_walker *w, size_t program) {
-    return w->options.graph && !w->class_s && w->state_born && program == sg_main_program(w->training);
+    return w->options.graph && !w->profile && w->state_born && program == sg_main_program(w->training);
 }
 
 /* ---- recording --------------------------------------------------------------------------------------------------- */

@@ -118,7 +118,7 @@ struct sg_walker {
     uint64_t visit_hash;
 
     double own_s, gap_start, gap_device_s, clock_cost_s;
-    double *class_s; /* profiling: seconds by op class; else NULL */
+    const sg_op_profile *profile; /* every op is timed into it; else NULL */
     bool gap_open;
     uint32_t launches;
 

@@ -212,7 +212,8 @@ static void test_no_field_is_forgotten(void **state) {
     every.config.ranks = 1;
     double raw[2] = {1, 2};
     for (int q = 0; q < SG_Q_COUNT; q++) every.raw[q] = raw;
-    every.rank_update_s = raw;
+    every.rank_update_s = every.op_s = raw;
+    every.n_ops = 2;
     every.key = sg_point_key(&every.config);
     sg_run_writer *writer;
     sg_status status = {0};
@@ -224,8 +225,9 @@ static void test_no_field_is_forgotten(void **state) {
     sg_point got = run.points[0];
     for (int q = 0; q < SG_Q_COUNT; q++) assert_memory_equal(got.raw[q], raw, sizeof raw);
     assert_memory_equal(got.rank_update_s, raw, sizeof raw);
+    assert_memory_equal(got.op_s, raw, sizeof raw);
     memcpy(got.raw, every.raw, sizeof got.raw);
-    got.rank_update_s = raw;
+    got.rank_update_s = got.op_s = raw;
     memset((char *)&got + offsetof(sg_point, fits_rates) + 1, 'A',
            offsetof(sg_point, load_average) - offsetof(sg_point, fits_rates) - 1); /* padding */
     assert_memory_equal(&got, &every, sizeof every);
@@ -493,7 +495,7 @@ static void test_hostile_runs(void **state) {
     expect_bad_tree(s->path, no_config, "lacks the group 'config'");
     expect_bad_tree(s->path, other_config, "another configuration than its name");
     expect_bad_tree(s->path, long_name, "'policy'");
-    expect_bad_tree(s->path, short_raw, "40 values, but its iterations make 41");
+    expect_bad_tree(s->path, short_raw, "40 values where 41 are expected");
     expect_bad_tree(s->path, negative_count, "cannot be negative");
     expect_bad_tree(s->path, too_many_ranks, "too many values");
     expect_bad_tree(s->path, not_finite, "'update_s_low'");
