@@ -158,8 +158,15 @@ bool sg_csv_table_number(const sg_csv_table *table, size_t row, const char *colu
 }
 
 sg_code sg_csv_table_need(const sg_csv_table *table, const char *const *columns, size_t n, sg_status *status) {
-    for (size_t i = 0; i < n; i++)
-        if (!sg_csv_table_has(table, columns[i]))
-            return sg_fail(status, SG_BAD_INPUT, "%s: the column \"%s\" is missing", table->path, columns[i]);
-    return SG_OK;
+    char missing[400] = "";
+    size_t used = 0, count = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (sg_csv_table_has(table, columns[i])) continue;
+        count++;
+        if (used < sizeof missing)
+            used += (size_t)snprintf(missing + used, sizeof missing - used, "%s\"%s\"", used ? ", " : "", columns[i]);
+    }
+    if (!count) return SG_OK;
+    return sg_fail(status, SG_BAD_INPUT, "%s: the column%s %s %s missing", table->path, count > 1 ? "s" : "", missing,
+                   count > 1 ? "are" : "is");
 }

@@ -24,7 +24,7 @@ bool sg_csv_table_has(const sg_csv_table *table, const char *column);
 const char *sg_csv_table_text(const sg_csv_table *table, size_t row, const char *column);
 /* Number in a cell: true and *value when the whole cell is a finite number. */
 bool sg_csv_table_number(const sg_csv_table *table, size_t row, const char *column, double *value);
-/* SG_BAD_INPUT naming the file and the first of these n columns that it lacks. */
+/* SG_BAD_INPUT naming the file and those of these n columns that it lacks. */
 sg_code sg_csv_table_need(const sg_csv_table *table, const char *const *columns, size_t n, sg_status *status);
 
 #endif

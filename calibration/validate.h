@@ -47,6 +47,8 @@ typedef struct sg_validation {
 
 sg_code sg_validation_add(sg_validation *validation, const sg_validated *row, sg_status *status);
 void sg_validation_clear(sg_validation *validation);
+/* The row counts towards a summary: it was predicted, and measured as more than nothing. */
+bool sg_validated_scored(const sg_validated *row);
 
 typedef enum sg_left_out {
     SG_LEFT_OUT_NOTHING, /* the machines as they are shipped (or given) */
@@ -84,16 +86,19 @@ sg_code sg_validate_reports(const sg_csv_table *rows, const sg_validate_options 
                             sg_status *status);
 
 /* Summary of one class on one device ("all": every device of the class; mean_of_devices then holds the mean over devices
- * of their means). Errors are |predicted / measured - 1|. */
+ * of their means). Errors are |predicted / measured - 1|; NAN where there is no row to tell. */
 typedef struct sg_validate_summary {
     sg_validate_class cls;
     char device[64], part[24]; /* part empty: all parts */
-    size_t n, skipped, under_estimates;
+    size_t n, skipped;
+    size_t under_estimates; /* predicted < measured */
+    size_t above_interval;  /* measured > high: the promised upper bound was too low */
     double mean, median, p90, max, roofline_mean, coverage;
     double mean_of_devices, p90_of_devices; /* device "all" */
 } sg_validate_summary;
 
-/* Summaries: per class "all" first, then by device, then by part of a device. Caller frees *summaries. */
+/* Summaries: per class "all" first, then its parts over all devices, then by device, each with its parts behind it (none
+ * where there is one part only). Caller frees *summaries. */
 sg_code sg_validate_summarise(const sg_validation *validation, sg_validate_summary **summaries, size_t *n,
                               sg_status *status);
 

@@ -21,6 +21,8 @@ const char *sg_limit_name(sg_limit limit);
 
 /* Log sd beyond the parameters' own doubt. */
 double sg_width(sg_limit limit, sg_evidence evidence);
+/* ... of one collective over a vector of this size, beyond the link parameters' own doubt. */
+double sg_width_of_collective(const sg_machine *machine, double bytes);
 
 /* Shares of a duration by what it is spent on, from its derivatives by log parameter: share[SG_LIMIT_COUNT], summing to
  * about 1 less what no parameter touches. */

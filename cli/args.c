@@ -18,10 +18,12 @@ typedef enum sg_arg_type {
     ARG_SIZE_LIST, /* the same with K, M, G behind a number for 2^10, 2^20, 2^30 */
     ARG_BATCH,     /* a list of integers, or "auto" */
     ARG_REPEAT,
+    ARG_FILES,     /* all arguments up to the next option; may be repeated */
+    ARG_LEFT_OUT,  /* "rows", also where nothing stands behind it, or "devices" */
     ARG_IMAGE_SIZE /* HxW */
 } sg_arg_type;
 
-/* Groups: p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, t how long it lasts, f measuring again, w machine, u how sure, l plan, o output file, g the framework's own times, i listing, j everywhere. */
+/* Groups: p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, t how long it lasts, f measuring again, w machine, u how sure, l plan, o output file, g the framework's own times, i listing, x collectives, v validation, j everywhere. */
 typedef struct sg_arg {
     const char *name, *value;
     char group;
@@ -76,6 +78,14 @@ static const sg_arg table[] = {
     {"--budget", "USD", 'l', ARG_POSITIVE, AT(budget_usd), 0, "most that it may cost, US dollars"},
     {"--deadline", "H", 'l', ARG_POSITIVE, AT(deadline_h), 0, "most hours that it may take"},
     {"--offers", "FILE", 'l', ARG_TEXT, AT(offers), 0, "CSV of rental offers (default: the one that ships)"},
+    {"--collectives", "FILE..", 'x', ARG_FILES, AT(collectives), 0, "CSV of all-reduce times (gzip'd or plain)"},
+    {"--cross-validate", "[rows|devices]", 'v', ARG_LEFT_OUT, AT(cross_validate), 0,
+     "fit again without each part of the rows, or without each device, that is predicted"},
+    {"--folds", "N", 'v', ARG_INT, AT(folds), 2, "parts that the rows are split into (5)"},
+    {"--calibrate", "N", 'v', ARG_INT, AT(calibrate), 1, "rows of a device that its calibration may see"},
+    {"--rows", "FILE", 'v', ARG_TEXT, AT(rows_file), 0, "CSV to write: every row, measured and predicted"},
+    {"--markdown", NULL, 'v', ARG_FLAG, AT(markdown), 0, "the tables in Markdown"},
+    {"--config-dir", "DIR", 'v', ARG_TEXT, AT(config_dir), 0, "machines, frameworks, priors (default: searched)"},
     {"--output", "FILE", 'o', ARG_TEXT, AT(output), 0, "file to write (-o)"},
     {"--probe", "FILE", 'g', ARG_TEXT, AT(probe), 0, "what bench/torch_probe.py wrote"},
     {"--log", "FILE", 'g', ARG_REPEAT, AT(log), 0, "a LeRobot training log of this machine; may be repeated"},
@@ -87,12 +97,25 @@ static const sg_arg table[] = {
 };
 enum { TABLE_SIZE = sizeof table / sizeof table[0] };
 
-static const sg_arg *find(const char *name, size_t length) {
-    if (length == 2 && strncmp(name, "-o", 2) == 0) return find("--output", 8);
-    if (length == 2 && strncmp(name, "-h", 2) == 0) return find("--help", 6);
-    for (size_t i = 0; i < TABLE_SIZE; i++)
-        if (strlen(table[i].name) == length && strncmp(table[i].name, name, length) == 0) return &table[i];
+static const sg_command *command_named(const char *name) {
+    size_t n;
+    const sg_command *commands = sg_commands(&n);
+    for (size_t i = 0; name && i < n; i++)
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
     return NULL;
+}
+
+/* An option of this name, the command's own where there are several. */
+static const sg_arg *find(const char *name, size_t length, const sg_command *command) {
+    if (length == 2 && strncmp(name, "-o", 2) == 0) return find("--output", 8, command);
+    if (length == 2 && strncmp(name, "-h", 2) == 0) return find("--help", 6, command);
+    const sg_arg *found = NULL;
+    for (size_t i = 0; i < TABLE_SIZE; i++) {
+        if (strlen(table[i].name) != length || strncmp(table[i].name, name, length) != 0) continue;
+        if (command && strchr(command->groups, table[i].group)) return &table[i];
+        if (!found) found = &table[i];
+    }
+    return found;
 }
 
 static sg_code unknown_option(const char *name, sg_status *status) {
@@ -203,6 +226,12 @@ static sg_code store(const sg_arg *arg, const char *text, sg_args *args, sg_stat
         args->batch_auto = strcmp(text, "auto") == 0;
         return args->batch_auto ? SG_OK : parse_int_list(arg, text, field, status);
     case ARG_IMAGE_SIZE: return parse_image_size(arg, text, args, status);
+    case ARG_LEFT_OUT:
+        if (text && strcmp(text, "rows") != 0 && strcmp(text, "devices") != 0)
+            return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': rows or devices is expected", arg->name, text);
+        *(const char **)field = text ? text : "rows";
+        return SG_OK;
+    case ARG_FILES:
     case ARG_REPEAT: {
         sg_repeat *repeat = field;
         if (repeat->n == SG_REPEAT_MAX)
@@ -219,7 +248,7 @@ static void set_defaults(sg_args *args) {
     args->cameras = args->image_height = args->image_width = args->state_dim = args->action_dim = -1;
     args->chunk_size = args->accumulation = args->envs = args->steps_per_env = args->mini_batches = -1;
     args->ppo_epochs = args->iterations = args->threads = args->seed = args->min_iterations = -1;
-    args->frames = args->steps = args->save_every = -1;
+    args->frames = args->steps = args->save_every = args->folds = args->calibrate = -1;
     args->env_step_us = args->time_budget_s = args->interval = args->epochs = args->budget_usd = args->deadline_h = -1;
 }
 
@@ -239,7 +268,7 @@ static sg_code parse_one(int argc, char **argv, int *i, sg_args *args, bool *giv
         return SG_OK;
     }
     const char *equals = strncmp(text, "--", 2) == 0 ? strchr(text, '=') : NULL;
-    const sg_arg *arg = find(text, equals ? (size_t)(equals - text) : strlen(text));
+    const sg_arg *arg = find(text, equals ? (size_t)(equals - text) : strlen(text), command_named(args->command));
     if (!arg) return unknown_option(text, status);
     given[arg - table] = true;
     if (arg->type == ARG_FLAG) {
@@ -247,10 +276,17 @@ static sg_code parse_one(int argc, char **argv, int *i, sg_args *args, bool *giv
         return store(arg, NULL, args, status);
     }
     if (equals) return store(arg, equals + 1, args, status);
+    bool follows = *i + 1 < argc && (argv[*i + 1][0] != '-' || !argv[*i + 1][1]);
+    if (arg->type == ARG_LEFT_OUT && !follows) return store(arg, NULL, args, status);
     if (*i + 1 >= argc)
         return sg_fail(status, SG_BAD_INPUT, "%s needs a value: %s %s", arg->name, arg->name, arg->value);
     *i += 1;
-    return store(arg, argv[*i], args, status);
+    sg_code code = store(arg, argv[*i], args, status);
+    while (arg->type == ARG_FILES && !code && *i + 1 < argc && argv[*i + 1][0] != '-') {
+        *i += 1;
+        code = store(arg, argv[*i], args, status);
+    }
+    return code;
 }
 
 /* An option that the command does not take would change nothing: silence would let its author believe that it did. */
@@ -289,6 +325,13 @@ static sg_code check_read(const sg_args *args, sg_status *status) {
     if (args->batch_auto && *command && strcmp(command, "measure") != 0)
         return sg_fail(status, SG_BAD_INPUT, "--batch auto is for 'measure', which tries what fits: give %s a number",
                        command);
+    if (strcmp(command, "validate") == 0 && args->positional.n)
+        return sg_fail(status, SG_BAD_INPUT,
+                       "'validate' takes its files by kind: put an option such as --%s before '%.64s'", "collectives",
+                       args->positional.value[0]);
+    if (args->markdown && args->json)
+        return sg_fail(status, SG_BAD_INPUT,
+                       "--markdown and --json are two forms of one answer: leave out one of them");
     if (args->batch_auto && args->workers.n > 1)
         return sg_fail(status, SG_BAD_INPUT, "--batch auto takes one number of workers at a time: --workers %lld",
                        (long long)args->workers.value[0]);

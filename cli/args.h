@@ -49,6 +49,12 @@ typedef struct sg_args {
     double epochs, budget_usd, deadline_h;
     const char *offers;
 
+    /* validate; collectives: fit too */
+    sg_repeat collectives;
+    const char *cross_validate, *rows_file, *config_dir; /* cross_validate: "rows" or "devices" */
+    int64_t folds, calibrate;
+    bool markdown;
+
     /* files and output */
     const char *output, *probe;
     sg_repeat log;

@@ -12,5 +12,6 @@ int sg_cmd_bench(const sg_args *args);
 int sg_cmd_fit(const sg_args *args);
 int sg_cmd_predict(const sg_args *args);
 int sg_cmd_plan(const sg_args *args);
+int sg_cmd_validate(const sg_args *args);
 
 #endif

@@ -17,6 +17,7 @@ void sg_machine_init(sg_machine *machine) {
     }
     for (int c = 0; c < SG_CLASS_COUNT; c++) machine->p[sg_machine_factor_of((sg_op_class)c)].value = 1;
     machine->p[SG_M_FACTOR_LOW_PRECISION].value = 1;
+    for (int n = 0; n <= SG_LINK_RANKS; n++) machine->link.by_ranks[n].start = machine->link.by_ranks[n].time = 1;
 }
 
 void sg_machine_clear(sg_machine *machine) {

@@ -57,8 +57,17 @@
     X(HOST_OPTIMIZER_S, "host_optimizer_s", "s", "optimizer bookkeeping per step")                                     \
     X(HOST_SYNC_S, "host_sync_s", "s", "one blocking read, beyond waiting")                                            \
     X(COPY_BANDWIDTH, "host_to_device_bandwidth", "B/s", "pinned copies")                                              \
-    X(COLLECTIVE_BUSBW, "collective_busbw", "B/s", "all-reduce bus bandwidth, saturated")                              \
+    X(COLLECTIVE_BUSBW, "collective_busbw", "B/s", "all-reduce bus bandwidth of a large vector within one node")       \
     X(COLLECTIVE_LATENCY_S, "collective_latency_s", "s", "all-reduce start")                                           \
+    X(COLLECTIVE_RANK_S, "collective_rank_s", "s", "... more per rank of the node")                                    \
+    X(COLLECTIVE_LOCAL, "collective_local", "B/s", "bytes that each rank copies and adds, however many ranks")         \
+    X(COLLECTIVE_POWER, "collective_power", "", "time of a vector of up to 1 GiB by bytes to this power")              \
+    X(COLLECTIVE_SWITCH, "collective_switch", "B/s", "per GPU where the switch adds (NVLink SHARP)")                   \
+    X(COLLECTIVE_SMALL_S, "collective_small_s", "s", "start of the low-latency protocol")                              \
+    X(COLLECTIVE_SMALL, "collective_small", "B/s", "bus bandwidth of the low-latency protocol")                        \
+    X(COLLECTIVE_PAIR, "collective_pair", "B/s", "bus bandwidth of two GPUs with a bridge")                            \
+    X(NETWORK, "network_busbw", "B/s", "bus bandwidth between nodes, all adapters of a node")                          \
+    X(NETWORK_LATENCY_S, "network_latency_s", "s", "all-reduce, more per doubling of the nodes")                       \
     X(OVERLAP_STRETCH, "overlap_stretch", "", "compute time under a collective / alone")                               \
     X(RANK_JITTER, "rank_jitter", "", "log sd of a rank's step: the slowest of several ranks decides")                 \
     X(FRAME_S, "frame_s", "s", "decode of one 480x640 frame by one loader worker")                                     \
@@ -91,6 +100,34 @@ typedef struct sg_machine_parameter {
     char source[120];
 } sg_machine_parameter;
 
+/* How the GPUs of a node are joined, which decides how NCCL goes about a collective. */
+typedef enum sg_topology {
+    SG_TOPOLOGY_BUS,    /* nothing known: one bus bandwidth whatever the ranks */
+    SG_TOPOLOGY_SWITCH, /* NVSwitch: every ring at full rate, and the switch may add */
+    SG_TOPOLOGY_MESH,   /* NVLinks between some GPUs: the rings that fit decide (by_ranks) */
+    SG_TOPOLOGY_PAIRS,  /* bridges join two GPUs each, PCIe the pairs */
+    SG_TOPOLOGY_PEER,   /* PCIe with peer access */
+    SG_TOPOLOGY_HOST,   /* PCIe, through the memory of the host */
+    SG_TOPOLOGY_COUNT
+} sg_topology;
+const char *sg_topology_name(sg_topology topology); /* "bus", "switch", "mesh", "pairs", "peer", "host" */
+int sg_link_size(double bytes);                     /* position in sg_link.spread */
+
+/* Sizes of vectors: below 4, 16, 64 and 256 MiB, and from there on. */
+enum { SG_LINK_RANKS = 16, SG_LINK_SIZES = 5 };
+typedef struct sg_link {
+    uint8_t topology;  /* sg_topology */
+    int gpus_per_node; /* 0: all ranks in one node */
+    int switch_ranks;  /* least ranks for which NCCL lets the switch add; 0: never */
+    /* What was measured at a number of ranks in one node, against the law over all of them: factors of the start and of the
+     * time per byte, and what the power differs by. Unmeasured: 1, 1, 0. */
+    struct {
+        double start, time, power;
+    } by_ranks[SG_LINK_RANKS + 1];
+    /* Half width in log units that held 90 % of measured times which the fit had not seen, by size; 0: unknown. */
+    double spread[SG_LINK_SIZES];
+} sg_link;
+
 typedef struct sg_machine {
     char name[64], title[96]; /* "h100-sxm", "NVIDIA H100 SXM5 80 GB" */
     char device_class[8];     /* "cuda", "cpu", "mps" */
@@ -102,6 +139,7 @@ typedef struct sg_machine {
     double l2_bytes, board_w; /* last-level cache; sustained board power. 0: unknown */
     double vcpus;
     uint64_t memory_bytes; /* what the driver reports as total */
+    sg_link link;
     sg_machine_parameter p[SG_M_COUNT];
     /* Covariance of log parameters where a fit made one (row-major SG_M_COUNT squared), else NULL: then log_sd and groups
      * stand for it. Owned by whoever made the machine; sg_machine_clear frees it. */

@@ -61,6 +61,8 @@ static sg_machine machine_of(bool caching) {
     machine.bf16 = machine.fp16 = machine.tf32 = true;
     machine.memory_bytes = UINT64_C(1) << 34;
     for (int i = 0; i < SG_M_COUNT; i++) machine.p[i].value = 1;
+    /* links by bandwidth and latency alone */
+    for (int i = SG_M_COLLECTIVE_RANK_S; i <= SG_M_NETWORK_LATENCY_S; i++) machine.p[i].value = NAN;
     return machine;
 }
 

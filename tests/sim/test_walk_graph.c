@@ -214,6 +214,8 @@ static void a_replay_costs_one_dispatch(void **state) {
     sg_machine_init(&m);
     (void)snprintf(m.device_class, sizeof m.device_class, "cuda");
     for (int i = 0; i < SG_M_COUNT; i++) m.p[i].value = 1;
+    /* links by bandwidth and latency alone */
+    for (int i = SG_M_COLLECTIVE_RANK_S; i <= SG_M_NETWORK_LATENCY_S; i++) m.p[i].value = NAN;
     for (int i = SG_M_PEAK_F32; i <= SG_M_BANDWIDTH; i++) m.p[i].value = 1e12;
     m.p[SG_M_KERNEL_START_S].value = m.p[SG_M_KERNEL_FLOOR_S].value = 1e-3;
     m.p[SG_M_COPY_BANDWIDTH].value = 1e12;

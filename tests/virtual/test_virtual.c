@@ -28,6 +28,8 @@ static sg_machine round_machine(void) {
     m.caching_allocator = true;
     m.memory_bytes = (uint64_t)8 << 30;
     for (int i = 0; i < SG_M_COUNT; i++) m.p[i].value = 1;
+    /* links by bandwidth and latency alone */
+    for (int i = SG_M_COLLECTIVE_RANK_S; i <= SG_M_NETWORK_LATENCY_S; i++) m.p[i].value = NAN;
     m.p[SG_M_PEAK_F32].value = 10e12;
     m.p[SG_M_PEAK_TF32].value = 20e12;
     m.p[SG_M_PEAK_BF16].value = 40e12;

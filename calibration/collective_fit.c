@@ -1,0 +1,171 @@
+#include "calibration/collective_fit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "calibration/least_squares.h"
+#include "kernels/virtual/price.h"
+
+enum { LAW = 5, PER_RANKS = 3 };
+static const sg_machine_id law_id[LAW] = {SG_M_COLLECTIVE_LATENCY_S, SG_M_COLLECTIVE_RANK_S, SG_M_COLLECTIVE_BUSBW,
+                                          SG_M_COLLECTIVE_LOCAL, SG_M_COLLECTIVE_POWER};
+
+/* Where a law starts whose machine says nothing: eight A100 on NVSwitch (1 MiB to 1 GiB, all numbers of ranks). */
+static const double start_value[LAW] = {30e-6, 4.4e-6, 240e9, 450e9, 0.97};
+/* How far it may go from there: starts by a factor of 3, rates from PCIe to NVLink 5, the power as it has been seen. */
+static const double law_log_sd[LAW] = {1, 1, 2, 2, 0.05};
+/* What one number of ranks differs by: the start by half; rings of a mesh by factors of 4; the power by 0.02. */
+static const double ranks_sd[PER_RANKS] = {0.5, 0.7, 0.02};
+/* Repeatability of measured times, A100 and V100 servers: sawtooth of chunks below 64 MiB, quiet above. */
+static const double SMALL_SD = 0.03, LARGE_SD = 0.01, LARGE_BYTES = 64 * 0x1p20;
+
+typedef struct fitting {
+    const sg_collective_row *rows;
+    size_t n;
+    int of_ranks[SG_LINK_RANKS + 1]; /* position of a number of ranks, -1: no rows */
+    int n_ranks;
+    sg_machine *machine;
+    double prior[LAW];
+} fitting;
+
+const char *sg_collective_row_read(const sg_csv_table *table, size_t line, sg_collective_row *row) {
+    double ranks, us;
+    if (!sg_csv_table_number(table, line, "ranks", &ranks) || ranks < 2 || ranks > 1e6 || ranks != floor(ranks))
+        return "ranks is no whole number of at least 2";
+    if (!sg_csv_table_number(table, line, "bytes", &row->bytes) || row->bytes < 1 || row->bytes > 1e15)
+        return "bytes is no positive number";
+    if (!sg_csv_table_number(table, line, "time_us", &us) || !(us > 0) || us > 1e12)
+        return "time_us is no positive number";
+    row->ranks = (int)ranks;
+    row->seconds = us * 1e-6;
+    return NULL;
+}
+
+static void set_machine(const fitting *f, const double *x) {
+    for (int k = 0; k < LAW; k++) f->machine->p[law_id[k]].value = exp(x[k]);
+    for (int n = 2; n <= SG_LINK_RANKS; n++) {
+        if (f->of_ranks[n] < 0) continue;
+        const double *own = x + LAW + PER_RANKS * f->of_ranks[n];
+        f->machine->link.by_ranks[n].start = exp(own[0]);
+        f->machine->link.by_ranks[n].time = exp(own[1]);
+        f->machine->link.by_ranks[n].power = own[2];
+    }
+}
+
+static sg_code evaluate(const double *x, double *residual, double *jacobian, void *user, sg_status *status) {
+    fitting *f = user;
+    size_t terms = (size_t)(LAW + PER_RANKS * f->n_ranks);
+    set_machine(f, x);
+    memset(jacobian, 0, sizeof *jacobian * terms * (f->n + terms));
+    for (size_t i = 0; i < f->n; i++) {
+        const sg_collective_row *r = &f->rows[i];
+        sg_priced price;
+        sg_code code = sg_price_collective(f->machine, SG_ALL_REDUCE, r->bytes, r->ranks, &price, status);
+        if (code) return code;
+        const double *by_log = price.by_log;
+        double s = price.seconds, sd = r->bytes < LARGE_BYTES ? SMALL_SD : LARGE_SD, *d = jacobian + i * terms;
+        residual[i] = log(s / r->seconds) / sd;
+        for (int k = 0; k < LAW; k++) d[k] = by_log[law_id[k]] / s / sd;
+        double start = by_log[SG_M_COLLECTIVE_LATENCY_S] + by_log[SG_M_COLLECTIVE_RANK_S], body = s - start;
+        double *own = d + LAW + PER_RANKS * f->of_ranks[r->ranks];
+        own[0] = start / s / sd;
+        own[1] = body / s / sd;
+        own[2] = body / s / sd * fmin(0, log(r->bytes / 0x1p30));
+    }
+    for (size_t k = 0; k < terms; k++) {
+        double sd = k < LAW ? law_log_sd[k] : ranks_sd[(k - LAW) % PER_RANKS], around = k < LAW ? f->prior[k] : 0;
+        residual[f->n + k] = (x[k] - around) / sd;
+        jacobian[(f->n + k) * terms + k] = 1 / sd;
+    }
+    return SG_OK;
+}
+
+static void take_result(const fitting *f, const double *covariance, size_t terms, const char *source) {
+    for (int k = 0; k < LAW; k++) {
+        sg_machine_parameter *p = &f->machine->p[law_id[k]];
+        p->log_sd = sqrt(fmax(covariance[(size_t)k * terms + (size_t)k], 0));
+        p->evidence = SG_EVIDENCE_MEASURED;
+        p->group = 0;
+        (void)snprintf(p->source, sizeof p->source, "%s", source);
+    }
+}
+
+static sg_code solve(fitting *f, const char *source, sg_status *status) {
+    size_t terms = (size_t)(LAW + PER_RANKS * f->n_ranks);
+    double x[LAW + PER_RANKS * SG_LINK_RANKS] = {0};
+    double *covariance = calloc(terms * terms, sizeof *covariance);
+    if (!covariance) return sg_fail_memory(status, terms * terms * sizeof *covariance, "the fit of collectives");
+    memcpy(x, f->prior, sizeof f->prior);
+    sg_least_squares problem = {
+        .rows = f->n + terms, .robust_rows = f->n, .terms = terms, .evaluate = evaluate, .user = f};
+    sg_code code = sg_least_squares_solve(&problem, x, covariance, NULL, status);
+    if (!code) {
+        set_machine(f, x);
+        take_result(f, covariance, terms, source);
+    }
+    free(covariance);
+    return code;
+}
+
+sg_code sg_collective_fit(const sg_collective_row *rows, size_t n, const char *source, sg_machine *machine,
+                          sg_status *status) {
+    fitting f = {.machine = machine};
+    int per_node = machine->link.gpus_per_node;
+    sg_collective_row *kept = calloc(n ? n : 1, sizeof *kept);
+    if (!kept) return sg_fail_memory(status, n * sizeof *kept, "the rows of a fit");
+    for (int i = 0; i <= SG_LINK_RANKS; i++) f.of_ranks[i] = -1;
+    for (size_t i = 0; i < n; i++) {
+        int ranks = rows[i].ranks;
+        if (ranks < 2 || ranks > SG_LINK_RANKS || (per_node > 0 && ranks > per_node)) continue;
+        if (f.of_ranks[ranks] < 0) f.of_ranks[ranks] = f.n_ranks++;
+        kept[f.n++] = rows[i];
+    }
+    f.rows = kept;
+    machine->p[SG_M_COLLECTIVE_SMALL].value = machine->p[SG_M_COLLECTIVE_SWITCH].value = NAN;
+    machine->link.switch_ranks = 0;
+    for (int k = 0; k < LAW; k++) {
+        double v = machine->p[law_id[k]].value;
+        f.prior[k] = log(isfinite(v) && v > 0 ? v : start_value[k]);
+    }
+    sg_code code = f.n ? solve(&f, source, status)
+                       : sg_fail(status, SG_BAD_INPUT, "no all-reduce times of 2 to %d ranks in one node to fit",
+                                 per_node > 0 && per_node < SG_LINK_RANKS ? per_node : SG_LINK_RANKS);
+    free(kept);
+    return code;
+}
+
+/* ---- spread -------------------------------------------------------------------------------------------------------- */
+
+/* One rank more is as far as a factor of 1.4 in bytes: spreads grow from 2 to 8 ranks as from 512 to 64 MiB. */
+static double distance(const sg_collective_row *row, int ranks, double bytes) {
+    return fabs(log2(row->bytes / bytes)) + 0.5 * abs(row->ranks - ranks);
+}
+
+double sg_collective_spread(const sg_collective_row *rows, const double *log_residual, size_t n, int ranks,
+                            double bytes, double interval) {
+    enum { NEAREST = 40 };
+    struct {
+        double far, size;
+    } near[NEAREST];
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        double far = distance(&rows[i], ranks, bytes);
+        if (kept == NEAREST && far >= near[kept - 1].far) continue;
+        size_t at = kept < NEAREST ? kept++ : kept - 1;
+        for (; at > 0 && near[at - 1].far > far; at--) near[at] = near[at - 1];
+        near[at].far = far;
+        near[at].size = fabs(log_residual[i]);
+    }
+    if (!kept) return NAN;
+    double size[NEAREST];
+    for (size_t i = 0; i < kept; i++) {
+        size_t at = i;
+        for (; at > 0 && size[at - 1] > near[i].size; at--) size[at] = size[at - 1];
+        size[at] = near[i].size;
+    }
+    /* the rank that a further residual stays below with this probability, of one row more than there are */
+    double wanted = ceil(interval * ((double)kept + 1));
+    return size[wanted >= 1 && wanted <= (double)kept ? (size_t)wanted - 1 : kept - 1];
+}

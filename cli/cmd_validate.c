@@ -1,0 +1,110 @@
+/* validate: predictions beside published and field measurements. */
+#include "calibration/config_dir.h"
+#include "cli/commands.h"
+#include "cli/show.h"
+#include "cli/validating.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Kinds of files: where their names stand among the arguments, what ships of them under configs/validation/, and who
+ * predicts their rows. */
+typedef struct kind {
+    size_t files; /* offset of a sg_repeat in sg_args */
+    const char *shipped[2];
+    sg_code (*validate)(const sg_csv_table *table, const sg_args *args, const sg_validate_options *options,
+                        sg_validation *into, sg_status *status);
+} kind;
+
+static sg_code collectives(const sg_csv_table *table, const sg_args *args, const sg_validate_options *options,
+                           sg_validation *into, sg_status *status) {
+    (void)args;
+    return sg_validate_collectives(table, options, into, status);
+}
+
+static const kind kinds[] = {
+    {offsetof(sg_args, collectives), {"allreduce.csv"}, collectives},
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+static sg_code validate_file(const kind *k, const char *path, const sg_args *args, sg_validating *v,
+                             sg_status *status) {
+    sg_csv_table table;
+    sg_code code = sg_csv_table_read(path, &table, status);
+    if (code) return code;
+    code = k->validate(&table, args, &v->options, &v->validation, status);
+    sg_csv_table_clear(&table);
+    return code;
+}
+
+static const sg_repeat *files_of(const kind *k, const sg_args *args) {
+    return (const sg_repeat *)((const char *)args + k->files);
+}
+
+static sg_code validate_given(const sg_args *args, sg_validating *v, size_t *n, sg_status *status) {
+    sg_code code = SG_OK;
+    for (size_t i = 0; i < KINDS; i++) {
+        const sg_repeat *files = files_of(&kinds[i], args);
+        *n += files->n;
+        for (size_t j = 0; j < files->n && !code; j++)
+            code = validate_file(&kinds[i], files->value[j], args, v, status);
+    }
+    return code;
+}
+
+/* The figures that ship: all kinds of them that there are. */
+static sg_code validate_shipped(const sg_args *args, sg_validating *v, sg_status *status) {
+    char folder[SG_PATH_BYTES], path[SG_PATH_BYTES + 64];
+    sg_code code = sg_config_dir(args->config_dir, folder, sizeof folder, status);
+    size_t n = 0;
+    for (size_t i = 0; i < KINDS && !code; i++) {
+        for (size_t j = 0; j < 2 && kinds[i].shipped[j] && !code; j++) {
+            (void)snprintf(path, sizeof path, "%s/validation/%s", folder, kinds[i].shipped[j]);
+            if (access(path, F_OK) != 0) continue;
+            n++;
+            code = validate_file(&kinds[i], path, args, v, status);
+        }
+    }
+    if (!code && !n)
+        return sg_fail(status, SG_BAD_INPUT,
+                       "no figures under %.200s/validation: name files, see 'stepgauge validate --help'", folder);
+    return code;
+}
+
+static sg_code show(const sg_args *args, sg_validating *v, sg_status *status) {
+    sg_code code = sg_validate_summarise(&v->validation, &v->summary, &v->n_summaries, status);
+    if (!code && args->rows_file) code = sg_validating_write_rows(v, args->rows_file, status);
+    if (code || args->json) return code;
+    return sg_validating_print(v, args->markdown, status);
+}
+
+int sg_cmd_validate(const sg_args *args) {
+    sg_status status;
+    bool devices = args->cross_validate && strcmp(args->cross_validate, "devices") == 0;
+    sg_validating v = {.options = {
+                           .config_dir = args->config_dir,
+                           .interval = args->interval > 0 ? args->interval : 0.9,
+                           .left_out = devices                ? SG_LEFT_OUT_DEVICES
+                                       : args->cross_validate ? SG_LEFT_OUT_ROWS
+                                                              : SG_LEFT_OUT_NOTHING,
+                           .folds = args->folds > 0 ? (int)args->folds : 5,
+                           .calibration_rows = args->calibrate > 0 ? (int)args->calibrate : 0,
+                       }};
+    size_t n = 0;
+    sg_code code = SG_OK;
+    if (args->folds > 1000)
+        code = sg_fail(&status, SG_BAD_INPUT, "--folds %lld: at most 1000 parts", (long long)args->folds);
+    else if (args->calibrate > 1000000)
+        code = sg_fail(&status, SG_BAD_INPUT, "--calibrate %lld: at most 1000000 rows", (long long)args->calibrate);
+    if (!code) code = validate_given(args, &v, &n, &status);
+    if (!code && !n) code = validate_shipped(args, &v, &status);
+    if (!code) code = show(args, &v, &status);
+    int result = code != SG_OK ? sg_show_error(args, &status)
+                 : args->json  ? sg_json_print(sg_validating_json(&v), SG_OK)
+                               : SG_OK;
+    free(v.summary);
+    sg_validation_clear(&v.validation);
+    return result;
+}

@@ -1,0 +1,158 @@
+/* validate_show.c: errors by class, device and part as a table, and what was not predicted. */
+#include "cli/show.h"
+#include "cli/validating.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- rows without a prediction ------------------------------------------------------------------------------------- */
+
+static int by_reason(const void *x, const void *y) {
+    const sg_validated *a = *(const sg_validated *const *)x, *b = *(const sg_validated *const *)y;
+    if (a->cls != b->cls) return (int)a->cls - (int)b->cls;
+    int order = strcmp(a->skipped, b->skipped);
+    return order ? order : (a > b) - (a < b);
+}
+
+static int by_number(const void *x, const void *y) {
+    const sg_skipped *a = x, *b = y;
+    if (a->first->cls != b->first->cls) return (int)a->first->cls - (int)b->first->cls;
+    if (a->n != b->n) return a->n < b->n ? 1 : -1;
+    return strcmp(a->first->skipped, b->first->skipped);
+}
+
+sg_code sg_validating_skipped(const sg_validating *v, sg_skipped **skipped, size_t *n, sg_status *status) {
+    *skipped = NULL;
+    *n = 0;
+    size_t count = 0;
+    for (size_t i = 0; i < v->validation.n; i++) count += !sg_validated_scored(&v->validation.rows[i]);
+    if (!count) return SG_OK;
+    const sg_validated **row = calloc(count, sizeof *row);
+    sg_skipped *out = calloc(count, sizeof *out);
+    if (!row || !out) {
+        free(row);
+        free(out);
+        return sg_fail_memory(status, count * sizeof *out, "the rows that were not predicted");
+    }
+    count = 0;
+    for (size_t i = 0; i < v->validation.n; i++)
+        if (!sg_validated_scored(&v->validation.rows[i])) row[count++] = &v->validation.rows[i];
+    qsort(row, count, sizeof(const sg_validated *), by_reason);
+    for (size_t i = 0; i < count; i++) {
+        if (*n && out[*n - 1].first->cls == row[i]->cls && strcmp(out[*n - 1].first->skipped, row[i]->skipped) == 0)
+            out[*n - 1].n++;
+        else
+            out[(*n)++] = (sg_skipped){row[i], 1};
+    }
+    free(row);
+    qsort(out, *n, sizeof *out, by_number);
+    *skipped = out;
+    return SG_OK;
+}
+
+/* ---- the table ----------------------------------------------------------------------------------------------------- */
+
+enum { COLUMNS = 9 };
+static const char *const header[COLUMNS] = {"",        "rows",      "mean %",  "median %",  "p90 %",
+                                            "worst %", "covered %", "under %", "roofline %"};
+
+typedef struct lines {
+    sg_table *table; /* NULL: Markdown goes out line by line */
+} lines;
+
+static void line(const lines *to, const char *const *cell) {
+    if (to->table) {
+        sg_table_row(to->table, cell);
+        return;
+    }
+    printf("|");
+    for (size_t c = 0; c < COLUMNS; c++) {
+        printf(" ");
+        for (const char *t = cell[c]; *t; t++) printf(*t == '|' ? "\\|" : "%c", *t);
+        printf(" |");
+    }
+    printf("\n");
+}
+
+static sg_text percent(double share) {
+    sg_text t = {"-"};
+    if (isfinite(share)) (void)snprintf(t.s, sizeof t.s, fabs(share) < 0.1 ? "%.2f" : "%.1f", 100 * share);
+    return t;
+}
+
+static void summary_line(const lines *to, const sg_validate_summary *s) {
+    bool all = strcmp(s->device, "all") == 0;
+    char name[160], count[32];
+    const char *indent = to->table ? (s->part[0] ? (all ? "  " : "    ") : all ? "" : "  ") : "";
+    (void)snprintf(name, sizeof name, "%s%s%s%s", indent,
+                   all && s->part[0] ? "all: "
+                   : all             ? sg_validate_class_name(s->cls)
+                                     : s->device,
+                   s->part[0] && !all ? ", " : "", s->part);
+    if (s->skipped)
+        (void)snprintf(count, sizeof count, "%zu (+%zu)", s->n, s->skipped);
+    else
+        (void)snprintf(count, sizeof count, "%zu", s->n);
+    double under = s->n ? (double)s->under_estimates / (double)s->n : NAN;
+    sg_text mean = percent(s->mean), median = percent(s->median), p90 = percent(s->p90), worst = percent(s->max);
+    sg_text covered = percent(s->coverage), below = percent(under), roofline = percent(s->roofline_mean);
+    const char *const cell[COLUMNS] = {name, count, mean.s, median.s, p90.s, worst.s, covered.s, below.s, roofline.s};
+    line(to, cell);
+    if (!all || !isfinite(s->mean_of_devices)) return;
+    mean = percent(s->mean_of_devices);
+    p90 = percent(s->p90_of_devices);
+    (void)snprintf(name, sizeof name, "%s%s", to->table ? indent : "", "mean of devices");
+    if (to->table) (void)snprintf(name, sizeof name, "%s  mean of devices", indent);
+    const char *const over[COLUMNS] = {name, "", mean.s, "", p90.s, "", "", "", ""};
+    line(to, over);
+}
+
+static void head(const sg_validating *v, bool markdown) {
+    static const char *const said[] = {
+        [SG_LEFT_OUT_NOTHING] = "Predicted with the parameters that ship",
+        [SG_LEFT_OUT_ROWS] = "Predicted by fits without the row's own part of the rows",
+        [SG_LEFT_OUT_DEVICES] = "Predicted by fits without the row's own device",
+    };
+    printf("%s", said[v->options.left_out]);
+    if (v->options.left_out == SG_LEFT_OUT_ROWS) printf(" (one of %d)", v->options.folds);
+    if (v->options.calibration_rows) printf("; a calibration saw %d rows of it", v->options.calibration_rows);
+    printf(".\nErrors are |predicted / measured - 1|; covered: measured inside the %.0f %% interval; under: predicted "
+           "less than measured;\nroofline: mean error of FLOP / peak or bytes / bandwidth, whichever is longer, on the "
+           "same rows%s\n\n",
+           100 * v->options.interval, markdown ? "." : ". (+n): rows that were not predicted.");
+}
+
+static sg_code print_skipped(const sg_validating *v, bool markdown, sg_status *status) {
+    enum { SHOWN = 40 };
+    sg_skipped *skipped;
+    size_t n, total = 0;
+    sg_code code = sg_validating_skipped(v, &skipped, &n, status);
+    if (code || !n) return code;
+    for (size_t i = 0; i < n; i++) total += skipped[i].n;
+    printf("\nNot predicted: %zu %s\n%s", total, total == 1 ? "row" : "rows", markdown ? "\n" : "");
+    for (size_t i = 0; i < n && i < SHOWN; i++) {
+        const sg_validated *first = skipped[i].first;
+        printf("%s%s, %zu: %s (%s%s)\n", markdown ? "- " : "  ", sg_validate_class_name(first->cls), skipped[i].n,
+               first->skipped[0] ? first->skipped : "nothing was measured", skipped[i].n > 1 ? "such as " : "",
+               first->row);
+    }
+    if (n > SHOWN)
+        printf("%s%zu further reasons: --rows FILE and --json have them all\n", markdown ? "- " : "  ", n - SHOWN);
+    free(skipped);
+    return SG_OK;
+}
+
+sg_code sg_validating_print(const sg_validating *v, bool markdown, sg_status *status) {
+    head(v, markdown);
+    lines to = {markdown ? NULL : sg_table_new(COLUMNS, header)};
+    if (!markdown && !to.table) return sg_fail_memory(status, 1, "a table");
+    if (markdown) {
+        line(&to, header);
+        printf("|---|--:|--:|--:|--:|--:|--:|--:|--:|\n");
+    }
+    for (size_t i = 0; i < v->n_summaries; i++) summary_line(&to, &v->summary[i]);
+    if (to.table) sg_table_print(to.table);
+    return print_skipped(v, markdown, status);
+}
