@@ -40,6 +40,15 @@ static sg_machine machine_of(const char *device_class, double host_op_s, bool ca
     m.p[SG_M_COPY_BANDWIDTH].value = 1.2e10;
     m.p[SG_M_COLLECTIVE_BUSBW].value = 2.2e9;
     m.p[SG_M_COLLECTIVE_LATENCY_S].value = 1.9e-5;
+    m.p[SG_M_COLLECTIVE_RANK_S].value = 2.7e-6;
+    m.p[SG_M_COLLECTIVE_LOCAL].value = 4.1e9;
+    m.p[SG_M_COLLECTIVE_POWER].value = 0.97;
+    m.p[SG_M_COLLECTIVE_SWITCH].value = 2.9e9;
+    m.p[SG_M_COLLECTIVE_SMALL_S].value = 1.4e-5;
+    m.p[SG_M_COLLECTIVE_SMALL].value = 0.7e9;
+    m.p[SG_M_COLLECTIVE_PAIR].value = 3.1e9;
+    m.p[SG_M_NETWORK].value = 1.3e9;
+    m.p[SG_M_NETWORK_LATENCY_S].value = 4.3e-5;
     m.p[SG_M_OVERLAP_STRETCH].value = 1.17;
     return m;
 }
