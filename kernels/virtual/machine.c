@@ -25,6 +25,20 @@ void sg_machine_clear(sg_machine *machine) {
     machine->covariance = NULL;
 }
 
+sg_code sg_machine_covariance_make(sg_machine *machine, sg_status *status) {
+    if (machine->covariance) return SG_OK;
+    machine->covariance = calloc((size_t)SG_M_COUNT * SG_M_COUNT, sizeof(double));
+    if (!machine->covariance)
+        return sg_fail_memory(status, (size_t)SG_M_COUNT * SG_M_COUNT * sizeof(double), "a covariance");
+    for (int i = 0; i < SG_M_COUNT; i++)
+        for (int j = 0; j < SG_M_COUNT; j++) {
+            const sg_machine_parameter *a = &machine->p[i], *b = &machine->p[j];
+            if (i == j || (a->group && a->group == b->group))
+                machine->covariance[i * SG_M_COUNT + j] = a->log_sd * b->log_sd;
+        }
+    return SG_OK;
+}
+
 const char *sg_machine_key(sg_machine_id id) {
     static const char *const keys[SG_M_COUNT] = {
 #define X(name, key, unit, what) key,

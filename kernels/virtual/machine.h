@@ -7,6 +7,31 @@
 
 #include "kernels/device.h"
 
+/* Bandwidth-bound kernels beyond bytes at a share of the bandwidth (price_rows.c). Each may be missing: its term is then
+ * left out. "Nominal": the distinct bytes of inputs and outputs. Forms after facts measured on seven GPUs, float32. */
+#define SG_MACHINE_ROW_PARAMETERS(X)                                                                                   \
+    X(ELEMENTWISE_TWO, "elementwise_two_inputs", "", "share of the bandwidth with two tensors read / with one")        \
+    X(POWER_TRAFFIC, "power_traffic", "", "time of a general power / of other element-wise ops")                       \
+    X(CACHE_GAIN, "cache_gain", "", "speed of element-wise ops within half of the last-level cache / beyond")          \
+    X(LAYER_NORM_TRAFFIC, "layer_norm_traffic", "", "layer norm forward: bytes / nominal while rows stay cached")      \
+    X(LAYER_NORM_BACKWARD, "layer_norm_backward", "", "layer norm backward: bytes / nominal")                          \
+    X(LAYER_NORM_ROW_S, "layer_norm_row_s", "s", "layer norm forward: time per row")                                   \
+    X(LAYER_NORM_REREAD, "layer_norm_reread", "", "bytes added when a row's second read misses the cache")             \
+    X(LAYER_NORM_COLUMNS, "layer_norm_columns", "", "columns where half miss / (cache per SM / 64 B)")                 \
+    X(LAYER_NORM_STEEP, "layer_norm_steep", "", "steepness of that step in log columns")                               \
+    X(SOFTMAX_TRAFFIC, "softmax_traffic", "", "softmax forward: bytes / nominal while rows stay cached")               \
+    X(SOFTMAX_BACKWARD, "softmax_backward", "", "softmax backward: bytes / nominal")                                   \
+    X(SOFTMAX_ROW_S, "softmax_row_s", "s", "softmax forward: time per row")                                            \
+    X(SOFTMAX_REREAD, "softmax_reread", "", "bytes added when a row's second read misses the cache")                   \
+    X(SOFTMAX_COLUMNS, "softmax_columns", "", "columns where half miss / (cache per SM / 64 B)")                       \
+    X(SOFTMAX_STEEP, "softmax_steep", "", "steepness of that step in log columns")                                     \
+    X(SOFTMAX_UNALIGNED, "softmax_unaligned", "", "time added where a row is no multiple of 16 bytes")                 \
+    X(SOFTMAX_LOOP, "softmax_loop", "", "time of rows that a block loops over / that stay in registers")               \
+    X(SOFTMAX_BLOCK, "softmax_block", "", "exponent of the block's use in that loop")                                  \
+    X(EVENT_ELEMENTWISE_S, "event_elementwise_s", "s", "start of an element-wise kernel alone, event to event")        \
+    X(EVENT_NORM_S, "event_norm_s", "s", "... of a layer norm")                                                        \
+    X(EVENT_SOFTMAX_S, "event_softmax_s", "s", "... of a softmax")
+
 /* X(NAME, "key in files", unit, what). EFF_x multiplies the peak of the compute mode (products) or the memory bandwidth
  * (everything else). FACTOR_x: the framework factor, framework seconds / our seconds for the op class (1 when the
  * efficiencies were fitted to the framework itself). HOST_*: see sg_host_class; multiples are of HOST_OP_S. */
@@ -73,7 +98,8 @@
     X(FRAME_S, "frame_s", "s", "decode of one 480x640 frame by one loader worker")                                     \
     X(CONTEXT_BYTES, "context_bytes", "B", "device memory outside the framework's allocator")                          \
     X(WORKSPACE_BYTES, "workspace_bytes", "B", "library workspaces inside the framework's allocator")                  \
-    X(ENV_STEP_S, "env_step_s", "s", "one environment step of one environment (PPO)")
+    X(ENV_STEP_S, "env_step_s", "s", "one environment step of one environment (PPO)")                                  \
+    SG_MACHINE_ROW_PARAMETERS(X)
 
 typedef enum sg_machine_id {
 #define X(name, key, unit, what) SG_M_##name,
@@ -149,6 +175,8 @@ typedef struct sg_machine {
 
 void sg_machine_init(sg_machine *machine); /* NAN values, factor 1, no covariance */
 void sg_machine_clear(sg_machine *machine);
+/* Makes the covariance from log_sd and groups where there is none, for fits that set parts of it. */
+sg_code sg_machine_covariance_make(sg_machine *machine, sg_status *status);
 const char *sg_machine_key(sg_machine_id id);
 const char *sg_machine_unit(sg_machine_id id);
 /* Product rate parameter of a compute mode and efficiency parameter of an op class (SG_M_COUNT: none). */
@@ -168,6 +196,12 @@ bool sg_machine_low_precision(const sg_op *op);
  * floor); each times the class's framework factor. SG_NO when the machine lacks a parameter that the op needs. */
 sg_code sg_machine_price(const sg_machine *machine, const sg_op *op, double *seconds, double *gradient,
                          sg_status *status);
+
+/* Time of a bandwidth-bound op (element-wise, norm, softmax) measured alone, from event to event as kernel tables have it:
+ * in place of the floor of a step the start of its class comes on top, EVENT_x_S. SG_NO: the machine lacks it, or the op is of
+ * another class. */
+sg_code sg_machine_price_alone(const sg_machine *machine, const sg_op *op, double *seconds, double *gradient,
+                               sg_status *status);
 
 /* What the framework's host spends on this machine, as sg_device_options.host_s wants it. SG_NO when the machine lacks a
  * parameter for it. */

@@ -66,18 +66,6 @@ sg_code sg_price_need(const sg_machine *m, const sg_op *op, sg_machine_id id, sg
                    sg_op_kind_name((sg_op_kind)op->kind), m->name, sg_machine_key(id));
 }
 
-/* Ops that no other form describes: bytes at a share of the bandwidth, never below the launches' own time. */
-static sg_code price_bandwidth_bound(const sg_machine *machine, const sg_op *op, const sg_cost *cost, sg_priced *price,
-                                     sg_status *status) {
-    sg_machine_id eff = sg_machine_eff_of(sg_op_class_of(op));
-    sg_code code = sg_price_need(machine, op, SG_M_KERNEL_FLOOR_S, status);
-    if (code) return code;
-    sg_priced traffic = sg_priced_rate(machine, cost->bytes_read + cost->bytes_written, eff, SG_M_BANDWIDTH);
-    sg_priced floor_time = sg_priced_fixed(machine, cost->launches, SG_M_KERNEL_FLOOR_S);
-    *price = sg_priced_join(&traffic, &floor_time);
-    return SG_OK;
-}
-
 static sg_code price_by_class(const sg_machine *machine, const sg_op *op, sg_priced *price, sg_status *status) {
     sg_cost cost = sg_op_cost(op);
     switch (sg_op_class_of(op)) {
@@ -87,7 +75,7 @@ static sg_code price_by_class(const sg_machine *machine, const sg_op *op, sg_pri
     case SG_CLASS_CONV_BWD_DATA:
     case SG_CLASS_CONV_BWD_WEIGHTS: return sg_price_convolution(machine, op, &cost, price, status);
     case SG_CLASS_ATTENTION: return sg_price_attention(machine, op, &cost, price, status);
-    default: return price_bandwidth_bound(machine, op, &cost, price, status);
+    default: return sg_price_rows(machine, op, &cost, false, price, status);
     }
 }
 
@@ -98,26 +86,46 @@ sg_code sg_price_needs_product(const sg_machine *machine, const sg_op *op, sg_st
     return code;
 }
 
-sg_code sg_machine_price(const sg_machine *machine, const sg_op *op, double *seconds, double *gradient,
-                         sg_status *status) {
+/* Applies the framework factor; NULL gradient: not wanted. */
+static sg_code finish(const sg_machine *machine, const sg_op *op, const sg_priced *t, double *seconds, double *gradient,
+                      sg_status *status) {
     sg_op_class cls = sg_op_class_of(op);
     sg_machine_id eff = sg_machine_eff_of(cls), factor = sg_machine_factor_of(cls);
-    sg_priced t;
-    sg_code code = sg_price_need(machine, op, eff, status);
-    if (!code) code = sg_price_need(machine, op, factor, status);
-    if (!code) code = sg_price_need(machine, op, SG_M_BANDWIDTH, status);
-    if (!code) code = price_by_class(machine, op, &t, status);
-    if (code) return code;
     double f = machine->p[factor].value;
     bool low = sg_machine_low_precision(op);
     if (low) f *= machine->p[SG_M_FACTOR_LOW_PRECISION].value;
-    *seconds = t.seconds * f;
+    *seconds = t->seconds * f;
     if (gradient) {
-        for (int i = 0; i < SG_M_COUNT; i++) gradient[i] = t.by_log[i] * f;
-        gradient[factor] += t.seconds * f;
-        if (low) gradient[SG_M_FACTOR_LOW_PRECISION] += t.seconds * f;
+        for (int i = 0; i < SG_M_COUNT; i++) gradient[i] = t->by_log[i] * f;
+        gradient[factor] += t->seconds * f;
+        if (low) gradient[SG_M_FACTOR_LOW_PRECISION] += t->seconds * f;
     }
     if (isfinite(*seconds)) return SG_OK;
     return sg_fail(status, SG_NO, "pricing %s on machine %s: %s or another rate is zero",
                    sg_op_kind_name((sg_op_kind)op->kind), machine->name, sg_machine_key(eff));
+}
+
+static sg_code needs_of_class(const sg_machine *machine, const sg_op *op, sg_status *status) {
+    sg_op_class cls = sg_op_class_of(op);
+    sg_code code = sg_price_need(machine, op, sg_machine_eff_of(cls), status);
+    if (!code) code = sg_price_need(machine, op, sg_machine_factor_of(cls), status);
+    if (!code) code = sg_price_need(machine, op, SG_M_BANDWIDTH, status);
+    return code;
+}
+
+sg_code sg_machine_price(const sg_machine *machine, const sg_op *op, double *seconds, double *gradient,
+                         sg_status *status) {
+    sg_priced t;
+    sg_code code = needs_of_class(machine, op, status);
+    if (!code) code = price_by_class(machine, op, &t, status);
+    return code ? code : finish(machine, op, &t, seconds, gradient, status);
+}
+
+sg_code sg_machine_price_alone(const sg_machine *machine, const sg_op *op, double *seconds, double *gradient,
+                               sg_status *status) {
+    sg_priced t;
+    sg_cost cost = sg_op_cost(op);
+    sg_code code = needs_of_class(machine, op, status);
+    if (!code) code = sg_price_rows(machine, op, &cost, true, &t, status);
+    return code ? code : finish(machine, op, &t, seconds, gradient, status);
 }

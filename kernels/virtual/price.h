@@ -23,6 +23,10 @@ sg_code sg_price_need(const sg_machine *machine, const sg_op *op, sg_machine_id 
 /* What every product needs: the rate of its precision, element-wise efficiency, kernel start. */
 sg_code sg_price_needs_product(const sg_machine *machine, const sg_op *op, sg_status *status);
 
+/* Bandwidth-bound ops; alone: with EVENT_x_S on top, else never below KERNEL_FLOOR_S per launch. */
+sg_code sg_price_rows(const sg_machine *machine, const sg_op *op, const sg_cost *cost, bool alone, sg_priced *price,
+                      sg_status *status);
+
 /* Price of one op of its classes, without the framework factor. */
 sg_code sg_price_product(const sg_machine *machine, const sg_op *op, const sg_cost *cost, sg_priced *price,
                          sg_status *status);
