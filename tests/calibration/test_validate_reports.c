@@ -1,0 +1,206 @@
+/* Reports beside predictions: parts, reasons, causes, cameras by the GPU's busy share, fits without a device. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "calibration/report_case.h"
+#include "calibration/report_fit.h"
+#include "calibration/validate.h"
+#include "tests/support/scratch.h"
+
+static const char *const CONFIGS = SG_SOURCE_DIR "/configs";
+
+/* Made up; small images keep it quick. Times: A, B, C and D as plain rows, the others each for a reason. */
+static const char TABLE[] =
+    "id,policy,policy_details,dataset,hardware,gpu_count,batch_per_gpu,steps,update_s,data_s,step_s,wall_clock,"
+    "samples_per_s,vram_gb,gpu_util_pct,framework,date,source,note\n"
+    "A,act,2 cameras 96x96,,RTX 3090 24GB,1,8,,0.060,0.001,,,,0.97,,lerobot,,one,\n"
+    "B,act,2 cameras 96x96,,RTX 4090,1,8,,0.050,0.001,,,,,,lerobot,,two,\n"
+    "C,act,1 camera 96x96,,RTX 3090 24GB,1,64,,0.080,0.100,,,,,,lerobot,,one,\n"
+    "D,act,,,RTX 4090,1,8,,0.050,,,,,,,lerobot,,two,images as in the other row\n"
+    "E,act,96x96 images,busy set,H100,1,64,,0.110,0.001,,,,,~80,lerobot,,three,\n"
+    "F,act,96x96 images,,A100 80GB (Colab),1,64,1000,,,,1 h,,,,lerobot,,four,\n"
+    "G,act,2 cameras 480x640,,T4,1,256,,0.010,,,,,,,lerobot,,five,\n"
+    "H,act,1 camera 96x96,,,1,8,,0.05,,,,,,,lerobot,,six,\n"
+    "I,act,1 camera 96x96,,Some Card 9000,1,8,,0.05,,,,,,,lerobot,,six,\n"
+    "J,act,\"1 camera 96x96, 80M params\",,RTX 3090,1,8,,0.05,,,,,,,lerobot,,seven,\n"
+    "K,act,96x96 images,,RTX 3090,1,8,,0.03,,,,,1.44,,lerobot,,eight,\n"
+    "L,PPO Isaac-Ant,,,RTX 4090,1,,,,,,,,,,Isaac Lab,,nine,\n"
+    "M,act,1 camera 96x96,,RTX 4090,1,8,,1e999,,nan,,,inf,,lerobot,,ten,\n"
+    "N,\"act\n\",\"1 camera\n96x96\",,\"RTX 4090\n\",1,8,,0.05,,,,,,,lerobot,,ten,\"two\nlines\"\n"
+    ",,,,,,,,,,,,,,,,,,\n";
+
+static sg_csv_table read_table(const char *text) {
+    sg_scratch s = sg_scratch_new();
+    sg_csv_table table;
+    sg_status status;
+    char path[128];
+    sg_scratch_file(&s, "reports.csv", text);
+    (void)snprintf(path, sizeof path, "%s/reports.csv", s.path);
+    if (sg_csv_table_read(path, &table, &status)) fail_msg("%s", status.text);
+    sg_scratch_free(&s);
+    return table;
+}
+
+static sg_validation validate(const char *text, sg_left_out left_out) {
+    sg_csv_table table = read_table(text);
+    sg_validate_options options = {.config_dir = CONFIGS, .left_out = left_out};
+    sg_validation v = {0};
+    sg_status status;
+    if (sg_validate_reports(&table, &options, &v, &status)) fail_msg("%s", status.text);
+    sg_csv_table_clear(&table);
+    return v;
+}
+
+static const sg_validated *row(const sg_validation *v, const char *id, sg_validate_class cls) {
+    for (size_t i = 0; i < v->n; i++)
+        if (strcmp(v->rows[i].row, id) == 0 && v->rows[i].cls == cls) return &v->rows[i];
+    fail_msg("no row %s", id);
+    return NULL;
+}
+
+static void check_predicted(const sg_validation *v, const char *id, const char *device, const char *part) {
+    const sg_validated *r = row(v, id, SG_VALIDATE_REPORTS_STEP);
+    assert_string_equal(r->skipped, "");
+    assert_string_equal(r->device, device);
+    assert_string_equal(r->part, part);
+    assert_string_equal(r->file, "reports.csv");
+    assert_true(r->low > 0 && r->low < r->predicted && r->predicted < r->high && isfinite(r->high));
+    assert_true(r->roofline > 0 && r->roofline < r->predicted);
+}
+
+static void check_skipped(const sg_validation *v, const char *id, sg_validate_class cls, const char *why) {
+    const sg_validated *r = row(v, id, cls);
+    if (!r->skipped[0] || !strstr(r->skipped, why)) fail_msg("%s: '%s'", id, r->skipped);
+}
+
+static void parts_and_reasons(void **state) {
+    (void)state;
+    sg_validation v = validate(TABLE, SG_LEFT_OUT_NOTHING);
+    check_predicted(&v, "A", "rtx-3090", "eager, cameras known");
+    check_predicted(&v, "B", "rtx-4090", "eager, cameras known");
+    check_predicted(&v, "C", "rtx-3090", "eager, cameras known");
+    check_predicted(&v, "D", "rtx-4090", "eager, cameras known"); /* the other row of its source tells */
+    check_predicted(&v, "F", "a100-sxm-80gb", "wall-clock only");
+    check_predicted(&v, "N", "rtx-4090", "eager, cameras known");
+    const sg_validated *f = row(&v, "F", SG_VALIDATE_REPORTS_STEP), *g = row(&v, "G", SG_VALIDATE_REPORTS_STEP);
+    assert_true(fabs(f->measured - 3.6) < 1e-9);
+    assert_non_null(strstr(f->cause, "shared host"));
+    assert_non_null(strstr(g->cause, "impossible"));
+    assert_string_equal(row(&v, "A", SG_VALIDATE_REPORTS_STEP)->cause, "");
+    check_skipped(&v, "H", SG_VALIDATE_REPORTS_STEP, "GPU is not stated");
+    check_skipped(&v, "I", SG_VALIDATE_REPORTS_STEP, "no data sheet");
+    check_skipped(&v, "J", SG_VALIDATE_REPORTS_STEP, "another variant: 80 M");
+    check_skipped(&v, "L", SG_VALIDATE_REPORTS_STEP, "PPO");
+    check_skipped(&v, "M", SG_VALIDATE_REPORTS_STEP, "no time");
+    check_skipped(&v, "M", SG_VALIDATE_REPORTS_MEMORY, "no peak");
+    sg_validation_clear(&v);
+}
+
+/* Eight samples of small images: the optimizer decides, whatever the cameras. */
+static void memory(void **state) {
+    (void)state;
+    sg_validation v = validate(TABLE, SG_LEFT_OUT_NOTHING);
+    const sg_validated *a = row(&v, "A", SG_VALIDATE_REPORTS_MEMORY), *k = row(&v, "K", SG_VALIDATE_REPORTS_MEMORY);
+    assert_string_equal(a->part, "CNN allocated");
+    assert_true(fabs(a->measured - 0.97 * 0x1p30) < 1);
+    assert_true(a->low == 0 && a->high > a->predicted && fabs(a->predicted / a->measured - 1) < 0.05);
+    assert_string_equal(k->skipped, "");
+    sg_validation_clear(&v);
+}
+
+/* Device seconds grow with the cameras: the stated share picks the nearest count, the others are shown unscored. */
+static void cameras_by_share(void **state) {
+    (void)state;
+    sg_validation v = validate(TABLE, SG_LEFT_OUT_NOTHING);
+    size_t scored = 0, shown = 0;
+    for (size_t i = 0; i < v.n; i++) {
+        const sg_validated *r = &v.rows[i];
+        if (r->row[0] != 'E' || r->cls != SG_VALIDATE_REPORTS_STEP) continue;
+        assert_string_equal(r->part, "cameras by busy share");
+        if (r->skipped[0])
+            shown++;
+        else
+            scored++;
+    }
+    assert_int_equal(scored, 1);
+    assert_int_equal(shown, 2);
+    sg_validation_clear(&v);
+}
+
+/* Without its own rows a device is predicted by the others: slower reports of the one must not move it. */
+static void devices_left_out(void **state) {
+    (void)state;
+    static const char head[] = "id,policy,policy_details,hardware,batch_per_gpu,update_s\n";
+    char text[2][512];
+    for (int k = 0; k < 2; k++)
+        (void)snprintf(text[k], sizeof text[k],
+                       "%sA,act,2 cameras 128x128,RTX 3090,32,%s\nB,act,2 cameras 128x128,T4,32,0.45\n", head,
+                       k == 0 ? "0.10" : "0.16");
+    sg_validation fast = validate(text[0], SG_LEFT_OUT_DEVICES), slow = validate(text[1], SG_LEFT_OUT_DEVICES);
+    double a[2] = {row(&fast, "A", SG_VALIDATE_REPORTS_STEP)->predicted,
+                   row(&slow, "A", SG_VALIDATE_REPORTS_STEP)->predicted};
+    double b[2] = {row(&fast, "B", SG_VALIDATE_REPORTS_STEP)->predicted,
+                   row(&slow, "B", SG_VALIDATE_REPORTS_STEP)->predicted};
+    assert_true(fabs(a[0] / a[1] - 1) < 1e-9);
+    assert_true(b[1] > 1.02 * b[0]);
+    sg_validation_clear(&fast);
+    sg_validation_clear(&slow);
+}
+
+/* Reports written down from predictions with shifted parameters give these back, as far as the prior lets them. */
+static void fit_follows_the_rows(void **state) {
+    (void)state;
+    sg_csv_table table = read_table("id,policy,policy_details,hardware,batch_per_gpu,update_s\n"
+                                    "A,act,2 cameras 128x128,RTX 3090,64,0.09\n"
+                                    "B,act,2 cameras 128x128,RTX 4090,64,0.07\n"
+                                    "C,act,1 camera 96x96,RTX 4090,1,0.05\n");
+    sg_report_cases cases;
+    sg_report_fit fit, without;
+    sg_status status;
+    size_t n;
+    if (sg_report_cases_open(&table, CONFIGS, &cases, &status)) fail_msg("%s", status.text);
+    if (sg_report_fit_make(&cases, CONFIGS, NULL, &fit, &status)) fail_msg("%s", status.text);
+    if (sg_report_fit_make(&cases, CONFIGS, "rtx-4090", &without, &status)) fail_msg("%s", status.text);
+    const sg_report_term *terms = sg_report_terms(&n);
+    assert_int_equal(fit.rows, 3);
+    assert_int_equal(fit.configurations, 2);
+    assert_int_equal(without.rows, 1);
+    assert_true(fit.rms_log < 0.3);
+    for (size_t t = 0; t < n; t++) {
+        assert_true(fit.value[t] > 0 && fit.log_sd[t] > 0 && fit.log_sd[t] <= terms[t].log_sd * 1.0001);
+        /* nothing on Hopper or a tensor-rich card: the textbook stays */
+        if (terms[t].file && strcmp(terms[t].file, "tensor-rich") == 0)
+            assert_true(fabs(fit.value[t] / terms[t].textbook - 1) < 1e-6);
+    }
+    sg_report_cases_close(&cases);
+    sg_csv_table_clear(&table);
+}
+
+static void tables_that_are_none(void **state) {
+    (void)state;
+    sg_csv_table table = read_table("a,b\n1,2\n");
+    sg_validate_options options = {.config_dir = CONFIGS};
+    sg_validation v = {0};
+    sg_status status;
+    assert_int_equal(sg_validate_reports(&table, &options, &v, &status), SG_BAD_INPUT);
+    assert_non_null(strstr(status.text, "policy"));
+    sg_csv_table_clear(&table);
+    v = validate("policy,batch_per_gpu\n", SG_LEFT_OUT_DEVICES);
+    assert_int_equal(v.n, 0);
+    sg_validation_clear(&v);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_and_reasons),    cmocka_unit_test(memory),
+                                       cmocka_unit_test(cameras_by_share),     cmocka_unit_test(devices_left_out),
+                                       cmocka_unit_test(fit_follows_the_rows), cmocka_unit_test(tables_that_are_none)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
