@@ -1,5 +1,6 @@
 #include "calibration/report_fit.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -227,6 +228,36 @@ sg_code sg_report_fit_make(const sg_report_cases *cases, const char *config_dir,
     free(w.rows);
     free(o);
     return code ? sg_fail_in(status, "fitting priors to %zu reports", w.n) : SG_OK;
+}
+
+static void write_term(FILE *file, const sg_report_fit *fit, size_t t) {
+    for (size_t i = 0; i < terms[t].n_ids; i++)
+        (void)fprintf(
+            file,
+            "    %s: {value: %.4g, log_sd: %.3f, source: \"fit to %zu published trainings (%zu configurations)\"}\n",
+            sg_machine_key(terms[t].ids[i]), fit->value[t], fit->log_sd[t], fit->rows, fit->configurations);
+}
+
+static const char *file_of(size_t t) {
+    return terms[t].file ? terms[t].file : FRAMEWORK;
+}
+
+sg_code sg_report_fit_save(const char *path, const sg_report_fit *fit, sg_status *status) {
+    FILE *file = fopen(path, "w");
+    if (!file) return sg_fail(status, SG_MACHINE, "%s: cannot be written: %s", path, strerror(errno));
+    (void)fprintf(file, "# Priors fitted to published trainings; rms of the logarithms %.3f.\n", fit->rms_log);
+    for (size_t t = 0; t < TERMS; t++) {
+        bool first = true;
+        for (size_t k = 0; k < t; k++) first = first && strcmp(file_of(k), file_of(t)) != 0;
+        if (!first) continue;
+        (void)fprintf(file, "%s/%s.yaml:\n  %s:\n", terms[t].file ? "priors" : "frameworks", file_of(t),
+                      terms[t].file ? "parameters" : "cuda");
+        for (size_t k = t; k < TERMS; k++)
+            if (strcmp(file_of(k), file_of(t)) == 0) write_term(file, fit, k);
+    }
+    bool failed = ferror(file) != 0;
+    failed = fclose(file) != 0 || failed;
+    return failed ? sg_fail(status, SG_MACHINE, "%s: cannot be written in full", path) : SG_OK;
 }
 
 /* ---- leaving devices out ------------------------------------------------------------------------------------------- */

@@ -38,6 +38,9 @@ sg_code sg_report_fit_make(const sg_report_cases *cases, const char *config_dir,
 sg_code sg_report_fit_apply(const sg_report_fit *fit, const char *config_dir, sg_machine *machine,
                             sg_framework_numbers *framework, sg_status *status);
 
+/* The fitted values as they stand in the files of configs/, one block a file; they are copied there when a release is made. */
+sg_code sg_report_fit_save(const char *path, const sg_report_fit *fit, sg_status *status);
+
 /* Fits for a validation: one for every device that is left out, or none where nothing is. */
 typedef struct sg_report_fits {
     sg_machine *machine; /* by case */

@@ -168,6 +168,9 @@ static void take_cameras(sg_report_row *row) {
 
 /* ---- options ------------------------------------------------------------------------------------------------------- */
 
+/* Instructions of 8 to 48 tokens (SmolVLA pads to the longest of a batch): the middle, in logarithms. */
+static const double USUAL_TOKENS = 20;
+
 /* LeRobot trains its fp32 policies with TF32 products and convolutions; use_amp had no effect on training before
  * 2026-07-31. */
 static void take_precision(sg_report_row *row, const char *date) {
@@ -198,7 +201,8 @@ static void take_options(sg_report_row *row) {
     if (sg_report_number_after(d, "chunk", &number) || sg_report_number_after(d, "chunk_size", &number))
         (void)set_int(row, "chunk_size", number);
     if (sg_report_number_after(d, "horizon", &number)) (void)set_int(row, "horizon", number);
-    if (sg_report_number_after(d, "language tokens", &number)) (void)set_int(row, "language_tokens", number);
+    if (!sg_report_number_after(d, "language tokens", &number)) number = USUAL_TOKENS;
+    if (strcmp(row->policy, "smolvla") == 0) (void)set_int(row, "language_tokens", number);
     if (sg_report_option(d, "vae") < 0) (void)sg_report_row_set(row, "use_vae", "false");
     if (SAYS(d, "resnet34")) (void)sg_report_row_set(row, "vision_backbone", "resnet34");
     if (sg_report_option(d, "use_group_norm") > 0 || sg_report_option(d, "groupnorm") > 0)
