@@ -58,17 +58,25 @@ static void take_over(sg_report_row *to, const sg_report_row *from) {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!value_of(to, keys[i]) && value_of(from, keys[i]))
             (void)sg_report_row_set(to, keys[i], value_of(from, keys[i]));
-    to->cameras_known = true;
+    to->cameras_known = to->cameras_known || from->cameras_known;
+    to->size_known = to->size_known || from->size_known;
 }
 
-/* Of rows with one source, policy and GPU, those that state cameras must agree. */
-static void ask_siblings(sg_report_cases *cases, sg_report_case *one) {
+static bool same_value(const sg_report_row *a, const sg_report_row *b, const char *key) {
+    const char *x = value_of(a, key), *y = value_of(b, key);
+    return !x || !y || strcmp(x, y) == 0;
+}
+
+/* Of rows with one source, policy and GPU, those that tell must agree. */
+static void ask_siblings(const sg_report_cases *cases, sg_report_case *one) {
     const sg_report_case *teller = NULL;
-    if (one->row.cameras_known || !one->row.named_sizes) return;
+    if ((one->row.cameras_known && one->row.size_known) || !one->row.named_sizes) return;
     for (size_t i = 0; i < cases->n; i++) {
         const sg_report_case *other = &cases->items[i];
-        if (other == one || !other->row.cameras_known || !same_setup(one, other)) continue;
-        if (teller && strcmp(value_of(&teller->row, "cameras"), value_of(&other->row, "cameras")) != 0) return;
+        if (other == one || !other->row.cameras_known || !other->row.size_known || !same_setup(one, other)) continue;
+        if (teller && !(same_value(&teller->row, &other->row, "cameras") &&
+                        same_value(&teller->row, &other->row, "image_height")))
+            return;
         teller = other;
     }
     if (teller) take_over(&one->row, &teller->row);
@@ -162,7 +170,13 @@ sg_code sg_report_cases_open(const sg_csv_table *table, const char *config_dir, 
         sg_report_fold(sg_csv_table_text(table, i, "dataset"), one->dataset, sizeof one->dataset);
         one->line = i + 2;
     }
-    for (size_t i = 0; i < cases->n; i++) ask_siblings(cases, &cases->items[i]);
+    for (size_t i = 0; i < cases->n; i++) {
+        sg_report_row *row = &cases->items[i].row;
+        ask_siblings(cases, &cases->items[i]);
+        if (row->named_sizes && !row->size_known && !row->no_training[0])
+            (void)snprintf(row->no_training, sizeof row->no_training,
+                           "the image size is not stated, and this policy's network sees images as they are");
+    }
     for (size_t i = 0; !code && i < cases->n; i++) {
         sg_report_case *one = &cases->items[i];
         code = load_machine(one, config_dir, status);

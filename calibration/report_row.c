@@ -162,8 +162,6 @@ static void take_cameras(sg_report_row *row) {
         (void)set_int(row, "image_height", height);
         (void)set_int(row, "image_width", width);
     }
-    if (row->named_sizes && !row->size_known)
-        reason(row->no_training, "the image size is not stated, and this policy's network sees images as they are");
 }
 
 /* ---- options ------------------------------------------------------------------------------------------------------- */

@@ -31,7 +31,8 @@ typedef struct sg_report_row {
     sg_setting settings[SG_REPORT_SETTINGS];
     size_t n_settings;
     int ranks;
-    bool cameras_known, size_known, named_sizes; /* named_sizes: cameras or frames matter to the policy at all */
+    bool cameras_known, size_known, named_sizes; /* named_sizes: the policy has cameras at all; size_known: the frames'
+                                                    size is stated, or the policy resizes them itself */
     bool compiled, checkpointed, graphs;
     double parameters, trainable;       /* stated; 0: not */
     char no_training[SG_REPORT_REASON]; /* why it cannot be set up; empty: it can */

@@ -36,8 +36,7 @@ typedef struct run {
 static sg_validated row_of(const run *r, const sg_report_case *one, sg_validate_class cls) {
     sg_validated v = {
         .cls = cls, .line = one->line, .measured = NAN, .predicted = NAN, .low = NAN, .high = NAN, .roofline = NAN};
-    const char *device = one->has_machine ? one->machine.name : one->row.hardware[0] ? one->row.hardware : "not stated";
-    (void)snprintf(v.device, sizeof v.device, "%.60s", device);
+    (void)snprintf(v.device, sizeof v.device, "%s", one->has_machine ? one->machine.name : "unknown");
     (void)snprintf(v.row, sizeof v.row, "%s", one->row.id);
     (void)snprintf(v.file, sizeof v.file, "%.60s", r->file);
     return v;
@@ -169,6 +168,7 @@ static sg_code add_unchosen(run *r, const sg_report_case *one, size_t candidate,
 static sg_code add_skipped(run *r, const sg_report_case *one, sg_validate_class cls, const char *why,
                            sg_status *status) {
     sg_validated v = row_of(r, one, cls);
+    (void)snprintf(v.part, sizeof v.part, "not set up");
     (void)snprintf(v.skipped, sizeof v.skipped, "%.150s", why);
     return sg_validation_add(r->into, &v, status);
 }

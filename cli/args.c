@@ -23,7 +23,7 @@ typedef enum sg_arg_type {
     ARG_IMAGE_SIZE /* HxW */
 } sg_arg_type;
 
-/* Groups: p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, t how long it lasts, f measuring again, w machine, u how sure, l plan, o output file, g the framework's own times, i listing, x collectives, v validation, j everywhere. */
+/* Groups: p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, t how long it lasts, f measuring again, w machine, u how sure, l plan, o output file, g the framework's own times, i listing, x tables of measurements, v validation, j everywhere. */
 typedef struct sg_arg {
     const char *name, *value;
     char group;
@@ -79,6 +79,7 @@ static const sg_arg table[] = {
     {"--deadline", "H", 'l', ARG_POSITIVE, AT(deadline_h), 0, "most hours that it may take"},
     {"--offers", "FILE", 'l', ARG_TEXT, AT(offers), 0, "CSV of rental offers (default: the one that ships)"},
     {"--collectives", "FILE..", 'x', ARG_FILES, AT(collectives), 0, "CSV of all-reduce times (gzip'd or plain)"},
+    {"--reports", "FILE..", 'x', ARG_FILES, AT(reports), 0, "CSV of trainings as people reported them"},
     {"--cross-validate", "[rows|devices]", 'v', ARG_LEFT_OUT, AT(cross_validate), 0,
      "fit again without each part of the rows, or without each device, that is predicted"},
     {"--folds", "N", 'v', ARG_INT, AT(folds), 2, "parts that the rows are split into (5)"},

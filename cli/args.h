@@ -49,8 +49,8 @@ typedef struct sg_args {
     double epochs, budget_usd, deadline_h;
     const char *offers;
 
-    /* validate; collectives: fit too */
-    sg_repeat collectives;
+    /* validate; collectives and reports: fit too */
+    sg_repeat collectives, reports;
     const char *cross_validate, *rows_file, *config_dir; /* cross_validate: "rows" or "devices" */
     int64_t folds, calibrate;
     bool markdown;

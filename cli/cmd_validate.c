@@ -24,8 +24,15 @@ static sg_code collectives(const sg_csv_table *table, const sg_args *args, const
     return sg_validate_collectives(table, options, into, status);
 }
 
+static sg_code reports(const sg_csv_table *table, const sg_args *args, const sg_validate_options *options,
+                       sg_validation *into, sg_status *status) {
+    (void)args;
+    return sg_validate_reports(table, options, into, status);
+}
+
 static const kind kinds[] = {
     {offsetof(sg_args, collectives), {"allreduce.csv"}, collectives},
+    {offsetof(sg_args, reports), {"reports.csv"}, reports},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 

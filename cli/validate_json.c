@@ -93,6 +93,22 @@ static void add_skipped(const sg_validating *v, entry *entries, size_t n, json_t
     }
 }
 
+/* Rows outside of their interval, each with the cause that it states itself (or null). */
+static json_t *outside(const sg_validating *v) {
+    json_t *rows = json_array();
+    for (size_t i = 0; i < v->validation.n; i++) {
+        const sg_validated *r = &v->validation.rows[i];
+        if (!r->cause[0] && r->cls != SG_VALIDATE_REPORTS_STEP) continue;
+        if (!sg_validated_scored(r) || (r->measured >= r->low && r->measured <= r->high)) continue;
+        (void)json_array_append_new(rows, json_pack("{s:s, s:o, s:o, s:f, s:f, s:f, s:f, s:o}", "class",
+                                                    sg_validate_class_name(r->cls), "device", text(r->device), "row",
+                                                    text(r->row), "measured", r->measured, "predicted", r->predicted,
+                                                    "low", r->low, "high", r->high, "cause",
+                                                    r->cause[0] ? text(r->cause) : json_null()));
+    }
+    return rows;
+}
+
 json_t *sg_validating_json(const sg_validating *v) {
     static const char *const left_out[] = {"nothing", "rows", "devices"};
     entry *entries = calloc(v->n_summaries ? v->n_summaries : 1, sizeof *entries);
@@ -101,9 +117,9 @@ json_t *sg_validating_json(const sg_validating *v) {
     size_t n = add_entries(v, classes, entries);
     add_skipped(v, entries, n, skipped);
     free(entries);
-    return json_pack("{s:s, s:I, s:I, s:f, s:o, s:o}", "left_out", left_out[v->options.left_out], "folds",
+    return json_pack("{s:s, s:I, s:I, s:f, s:o, s:o, s:o}", "left_out", left_out[v->options.left_out], "folds",
                      (json_int_t)v->options.folds, "calibration_rows", (json_int_t)v->options.calibration_rows,
-                     "interval", v->options.interval, "classes", classes, "skipped", skipped);
+                     "interval", v->options.interval, "classes", classes, "skipped", skipped, "outside", outside(v));
 }
 
 /* ---- a line per row ------------------------------------------------------------------------------------------------ */
@@ -142,13 +158,15 @@ static void csv_row(FILE *file, const sg_validated *r) {
     csv_number(file, r->roofline);
     (void)fputc(',', file);
     csv_text(file, scored ? "" : r->skipped[0] ? r->skipped : "nothing was measured");
+    (void)fputc(',', file);
+    csv_text(file, r->cause);
     (void)fputc('\n', file);
 }
 
 sg_code sg_validating_write_rows(const sg_validating *v, const char *path, sg_status *status) {
     FILE *file = fopen(path, "w");
     if (!file) return sg_fail(status, SG_BAD_INPUT, "--rows %s: cannot be written: %s", path, strerror(errno));
-    (void)fputs("class,device,part,row,file,line,measured,predicted,low,high,roofline,skipped\n", file);
+    (void)fputs("class,device,part,row,file,line,measured,predicted,low,high,roofline,skipped,cause\n", file);
     for (size_t i = 0; i < v->validation.n; i++) csv_row(file, &v->validation.rows[i]);
     bool failed = ferror(file) != 0;
     if (fclose(file) != 0 || failed)

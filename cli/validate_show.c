@@ -144,6 +144,20 @@ static sg_code print_skipped(const sg_validating *v, bool markdown, sg_status *s
     return SG_OK;
 }
 
+/* Reports are few and each is somebody's: those outside of their interval are named, with what they state themselves. */
+static void print_outside(const sg_validating *v, bool markdown) {
+    bool first = true;
+    for (size_t i = 0; i < v->validation.n; i++) {
+        const sg_validated *r = &v->validation.rows[i];
+        if (r->cls != SG_VALIDATE_REPORTS_STEP || !sg_validated_scored(r)) continue;
+        if (r->measured >= r->low && r->measured <= r->high) continue;
+        if (first) printf("\nOutside of their interval\n%s", markdown ? "\n" : "");
+        first = false;
+        printf("%s%s on %s: %.3g s reported, %.3g to %.3g predicted: %s\n", markdown ? "- " : "  ", r->row, r->device,
+               r->measured, r->low, r->high, r->cause[0] ? r->cause : "no cause stated");
+    }
+}
+
 sg_code sg_validating_print(const sg_validating *v, bool markdown, sg_status *status) {
     head(v, markdown);
     lines to = {markdown ? NULL : sg_table_new(COLUMNS, header)};
@@ -154,5 +168,6 @@ sg_code sg_validating_print(const sg_validating *v, bool markdown, sg_status *st
     }
     for (size_t i = 0; i < v->n_summaries; i++) summary_line(&to, &v->summary[i]);
     if (to.table) sg_table_print(to.table);
+    print_outside(v, markdown);
     return print_skipped(v, markdown, status);
 }

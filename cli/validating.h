@@ -26,7 +26,7 @@ sg_code sg_validating_skipped(const sg_validating *v, sg_skipped **skipped, size
 sg_code sg_validating_print(const sg_validating *v, bool markdown, sg_status *status);
 json_t *sg_validating_json(const sg_validating *v);
 /* One CSV line per row: class, device, part, row, file, line, measured, predicted, low, high, roofline (seconds; bytes of
- * reports_memory), skipped. */
+ * reports_memory), skipped, cause. */
 sg_code sg_validating_write_rows(const sg_validating *v, const char *path, sg_status *status);
 
 #endif

@@ -108,6 +108,8 @@ static void options_and_data_sets(void **state) {
     assert_int_equal(r.time, SG_REPORT_WALL);
     assert_true(fabs(r.low_s - 0.66) < 1e-9);
     assert_non_null(strstr(r.sign, "shared host"));
+    r = read_row("policy:act|batch_per_gpu:8|hardware:L4|update_s:1");
+    assert_true(r.named_sizes && !r.size_known && !r.cameras_known);
 }
 
 static void reasons(void **state) {
@@ -115,7 +117,6 @@ static void reasons(void **state) {
     static const struct {
         const char *cells, *training, *machine, *time;
     } rows[] = {
-        {"policy:act|batch_per_gpu:8|hardware:L4|update_s:1", "image size", "", ""},
         {"policy:act|policy_details:640x480|hardware:L4|update_s:1", "batch size", "", ""},
         {"policy:PPO Isaac-Ant|hardware:L4|batch_per_gpu:8", "PPO", "", "no time"},
         {"policy:(price only)|hardware:T4", "no training", "", "no time"},

@@ -88,9 +88,10 @@ static void parts_and_reasons(void **state) {
     check_predicted(&v, "B", "rtx-4090", "eager, cameras known");
     check_predicted(&v, "C", "rtx-3090", "eager, cameras known");
     check_predicted(&v, "D", "rtx-4090", "eager, cameras known"); /* the other row of its source tells */
-    check_predicted(&v, "F", "a100-sxm-80gb", "wall-clock only");
+    check_predicted(&v, "F (2 cameras)", "a100-sxm-80gb", "wall-clock only");
     check_predicted(&v, "N", "rtx-4090", "eager, cameras known");
-    const sg_validated *f = row(&v, "F", SG_VALIDATE_REPORTS_STEP), *g = row(&v, "G", SG_VALIDATE_REPORTS_STEP);
+    const sg_validated *f = row(&v, "F (2 cameras)", SG_VALIDATE_REPORTS_STEP),
+                       *g = row(&v, "G", SG_VALIDATE_REPORTS_STEP);
     assert_true(fabs(f->measured - 3.6) < 1e-9);
     assert_non_null(strstr(f->cause, "shared host"));
     assert_non_null(strstr(g->cause, "impossible"));
