@@ -32,6 +32,30 @@
     X(EVENT_NORM_S, "event_norm_s", "s", "... of a layer norm")                                                        \
     X(EVENT_SOFTMAX_S, "event_softmax_s", "s", "... of a softmax")
 
+/* Products by tiles (product.h, docs/kernel-model.md). */
+#define SG_MACHINE_PRODUCT_PARAMETERS(X)                                                                               \
+    X(EFF_PRODUCT_TF32, "eff_product_tf32", "", "share of the peak of a 128x128 tile in tf32, gemm and bmm")           \
+    X(EFF_PRODUCT_BF16, "eff_product_bf16", "", "... in bf16")                                                         \
+    X(EFF_PRODUCT_F16, "eff_product_f16", "", "... in fp16")                                                           \
+    X(FLOP_ENERGY_J, "flop_energy_j", "J", "board energy per fp32 FLOP on fp32 lanes: board power / it is sustained")  \
+    X(TENSOR_FLOP_ENERGY_J, "tensor_flop_energy_j", "J", "... per bf16 or fp16 FLOP of tensor cores; tf32: twice")     \
+    X(NODE_GAIN, "node_gain", "", "energy per FLOP before / after the step to 4-5 nm (tensor cores: to 7 nm)")         \
+    X(LANE_SHARE, "lane_share", "", "share of the fp32 lanes fed where two halves share an SM's issue slots")          \
+    X(TILE_POWER, "tile_power", "", "loss of a tile grows as (128 x 128 / its area) to this power")                    \
+    X(TILE_FILL, "tile_fill", "", "start and end of a tile, as columns of contraction")                                \
+    X(WAVE_SHARE, "wave_share", "", "of the SMs' idle time in a last wave that is lost")                               \
+    X(PRODUCT_TRAFFIC_SHARE, "product_traffic_share", "", "share of the bandwidth of operands read and written once")  \
+    X(PRODUCT_JOIN, "product_join", "", "power that joins compute and traffic time of a tile, > 1")                    \
+    X(DRIFT_LENGTH, "drift_length", "", "contraction, per 4 MiB of L2, at which blocks stop sharing it")               \
+    X(DRIFT_SHARE, "drift_share", "", "share of the bandwidth of operands read again")                                 \
+    X(DRIFT_WAVES, "drift_waves", "", "... waves shorten that contraction by this power")                              \
+    X(CLOCK_FADE, "clock_fade", "", "sustained / first time of long linear products, minus 1")                         \
+    X(CLOCK_FADE_BMM, "clock_fade_bmm", "", "... of batched products")                                                 \
+    X(CLOCK_FADE_S, "clock_fade_s", "s", "time by which half of it has come")                                          \
+    X(UNALIGNED, "unaligned_factor", "", "fp32 products whose contraction is no multiple of 4 / others")               \
+    X(SPLIT_K_S, "split_k_s", "s", "fixed cost of dividing a contraction among blocks; unknown: never done")           \
+    X(EVENT_START_S, "event_start_s", "s", "start of a product between two events around it, as kernel tables have it")
+
 /* X(NAME, "key in files", unit, what). EFF_x multiplies the peak of the compute mode (products) or the memory bandwidth
  * (everything else). FACTOR_x: the framework factor, framework seconds / our seconds for the op class (1 when the
  * efficiencies were fitted to the framework itself). HOST_*: see sg_host_class; multiples are of HOST_OP_S. */
@@ -99,7 +123,8 @@
     X(CONTEXT_BYTES, "context_bytes", "B", "device memory outside the framework's allocator")                          \
     X(WORKSPACE_BYTES, "workspace_bytes", "B", "library workspaces inside the framework's allocator")                  \
     X(ENV_STEP_S, "env_step_s", "s", "one environment step of one environment (PPO)")                                  \
-    SG_MACHINE_ROW_PARAMETERS(X)
+    SG_MACHINE_ROW_PARAMETERS(X)                                                                                       \
+    SG_MACHINE_PRODUCT_PARAMETERS(X)
 
 typedef enum sg_machine_id {
 #define X(name, key, unit, what) SG_M_##name,
@@ -154,6 +179,17 @@ typedef struct sg_link {
     double spread[SG_LINK_SIZES];
 } sg_link;
 
+/* Output tiles that a library has for one kind of product: rows (along m) x columns (along n). */
+enum { SG_MACHINE_TILES = 16 };
+typedef enum sg_tile_kind { SG_TILES_LINEAR, SG_TILES_BATCHED, SG_TILE_KIND_COUNT } sg_tile_kind;
+const char *sg_tile_kind_name(sg_tile_kind kind); /* "linear", "batched" */
+typedef struct sg_tiles {
+    int n; /* 0: unknown, products are priced without tiles */
+    struct {
+        int16_t rows, columns; /* 8 to 512 */
+    } tile[SG_MACHINE_TILES];
+} sg_tiles;
+
 typedef struct sg_machine {
     char name[64], title[96]; /* "h100-sxm", "NVIDIA H100 SXM5 80 GB" */
     char device_class[8];     /* "cuda", "cpu", "mps" */
@@ -167,6 +203,7 @@ typedef struct sg_machine {
     uint64_t memory_bytes; /* what the driver reports as total */
     sg_link link;
     sg_machine_parameter p[SG_M_COUNT];
+    sg_tiles tiles[SG_TILE_KIND_COUNT]; /* of fp32 products */
     /* Covariance of log parameters where a fit made one (row-major SG_M_COUNT squared), else NULL: then log_sd and groups
      * stand for it. Owned by whoever made the machine; sg_machine_clear frees it. */
     double *covariance;
