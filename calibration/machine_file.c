@@ -7,6 +7,7 @@
 
 #include "calibration/config_dir.h"
 #include "calibration/machine_group.h"
+#include "calibration/machine_tiles.h"
 #include "calibration/machine_match.h"
 
 static const char *const groups[] = {"", "compute", "memory", "host", "link", "loader", "start"};
@@ -60,12 +61,19 @@ sg_code sg_machine_parameters_read(const sg_tree *tree, const sg_node *parameter
     return code;
 }
 
-static sg_code read_prior(const sg_tree *sheet, const sg_node *at, const char *config_dir, sg_machine *machine,
-                          sg_status *status) {
+/* Priors may build on others, this deep. */
+enum { PRIOR_DEPTH = 4 };
+
+static sg_code read_priors(const sg_tree *tree, const sg_node *map, const char *config_dir, int depth,
+                           sg_machine *machine, sg_status *status);
+
+static sg_code read_prior(const sg_tree *sheet, const sg_node *at, const char *config_dir, int depth,
+                          sg_machine *machine, sg_status *status) {
     char path[SG_PATH_BYTES];
     sg_tree *tree = NULL;
     const sg_node *parameters = NULL;
-    static const char *const keys[] = {"parameters"};
+    static const char *const keys[] = {"parameters", "priors", "tiles"};
+    if (depth == PRIOR_DEPTH) return sg_node_fail(sheet, at, status, "priors name one another too deep, or in a circle");
     if (at->kind != SG_NODE_SCALAR) return sg_node_fail(sheet, at, status, "the name of a file in priors is expected");
     sg_code code = sg_config_find(config_dir, "priors", at->text, ".yaml", path, sizeof path, status);
     if (code) {
@@ -74,10 +82,22 @@ static sg_code read_prior(const sg_tree *sheet, const sg_node *at, const char *c
         return sg_fail_in(status, "%s", place);
     }
     code = sg_tree_read(path, &tree, status);
-    if (!code) code = sg_node_known(tree, sg_tree_root(tree), keys, 1, status);
+    if (!code) code = sg_node_known(tree, sg_tree_root(tree), keys, sizeof keys / sizeof *keys, status);
+    if (!code) code = read_priors(tree, sg_tree_root(tree), config_dir, depth + 1, machine, status);
+    if (!code) code = sg_machine_tiles_read(tree, sg_tree_root(tree), machine, status);
     if (!code) code = sg_node_child(tree, sg_tree_root(tree), "parameters", SG_NODE_MAP, &parameters, status);
     if (!code) code = sg_machine_parameters_read(tree, parameters, machine, status);
     sg_tree_free(tree);
+    return code;
+}
+
+static sg_code read_priors(const sg_tree *tree, const sg_node *map, const char *config_dir, int depth,
+                           sg_machine *machine, sg_status *status) {
+    if (!sg_node_get(map, "priors")) return SG_OK;
+    const sg_node *priors = NULL;
+    sg_code code = sg_node_child(tree, map, "priors", SG_NODE_LIST, &priors, status);
+    for (const sg_node *c = code ? NULL : priors->child; c && !code; c = c->next)
+        code = read_prior(tree, c, config_dir, depth, machine, status);
     return code;
 }
 
@@ -118,7 +138,7 @@ sg_code sg_machine_from_tree(const sg_tree *tree, const char *name, const char *
     static const char *const keys[] = {
         "title",      "device_class", "bf16",         "fp16",   "tf32",       "caching_allocator",
         "units",      "vcpus",        "memory_bytes", "priors", "parameters", "compute_capability",
-        "fp32_lanes", "memory_type",  "l2_bytes",     "board_w"};
+        "fp32_lanes", "memory_type",  "l2_bytes",     "board_w", "tiles"};
     const sg_node *root = sg_tree_root(tree), *parameters = NULL;
     sg_machine m;
     sg_machine_init(&m);
@@ -138,12 +158,8 @@ sg_code sg_machine_from_tree(const sg_tree *tree, const char *name, const char *
     m.units = (int)units;
     m.memory_bytes = (uint64_t)memory;
     if (!code) code = read_silicon(tree, root, &m, status);
-    if (!code && sg_node_get(root, "priors")) {
-        const sg_node *priors = NULL;
-        code = sg_node_child(tree, root, "priors", SG_NODE_LIST, &priors, status);
-        for (const sg_node *c = code ? NULL : priors->child; c && !code; c = c->next)
-            code = read_prior(tree, c, config_dir, &m, status);
-    }
+    if (!code) code = read_priors(tree, root, config_dir, 0, &m, status);
+    if (!code) code = sg_machine_tiles_read(tree, root, &m, status);
     if (!code) code = sg_node_child(tree, root, "parameters", SG_NODE_MAP, &parameters, status);
     if (!code) code = sg_machine_parameters_read(tree, parameters, &m, status);
     if (!code) *machine = m;

@@ -1,4 +1,5 @@
 #include "calibration/machine_group.h"
+#include "calibration/machine_tiles.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -62,6 +63,7 @@ sg_code sg_machine_to_group(const sg_machine *m, sg_h5tree *root, sg_status *sta
     if (!code) code = sg_h5tree_set_text(g, "memory_type", m->memory_type, status);
     if (!code) code = sg_h5tree_set_f64(g, "l2_bytes", m->l2_bytes, status);
     if (!code) code = sg_h5tree_set_f64(g, "board_w", m->board_w, status);
+    if (!code) code = sg_machine_tiles_to_group(m, g, status);
     return code ? code : set_parameters(g, m, status);
 }
 
@@ -107,6 +109,7 @@ static sg_code get_facts(const sg_h5tree *g, sg_machine *m, sg_status *status) {
     if (!code) code = sg_h5tree_get_u64(g, "memory_bytes", &m->memory_bytes, status);
     if (!code) code = sg_h5tree_get_f64(g, "vcpus", &m->vcpus, status);
     if (!code) code = get_silicon(g, m, status);
+    if (!code) code = sg_machine_tiles_from_group(g, m, status);
     if (code) return code;
     if (units < 0 || units > 1 << 20) return sg_fail(status, SG_BAD_INPUT, "units is out of range");
     if (!(m->vcpus >= 0 && m->vcpus <= 1e5)) return sg_fail(status, SG_BAD_INPUT, "vcpus is out of range");

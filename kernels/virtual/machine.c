@@ -9,6 +9,11 @@ const char *sg_evidence_name(sg_evidence evidence) {
     return (unsigned)evidence < SG_EVIDENCE_COUNT ? names[evidence] : "unknown";
 }
 
+const char *sg_tile_kind_name(sg_tile_kind kind) {
+    static const char *const names[SG_TILE_KIND_COUNT] = {"linear", "batched"};
+    return (unsigned)kind < SG_TILE_KIND_COUNT ? names[kind] : "unknown";
+}
+
 void sg_machine_init(sg_machine *machine) {
     memset(machine, 0, sizeof *machine);
     for (int i = 0; i < SG_M_COUNT; i++) {
