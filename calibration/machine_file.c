@@ -7,8 +7,8 @@
 
 #include "calibration/config_dir.h"
 #include "calibration/machine_group.h"
-#include "calibration/machine_tiles.h"
 #include "calibration/machine_match.h"
+#include "calibration/machine_tiles.h"
 
 static const char *const groups[] = {"", "compute", "memory", "host", "link", "loader", "start"};
 
@@ -39,7 +39,7 @@ static sg_code read_parameter(const sg_tree *tree, const sg_node *node, sg_machi
     sg_machine_parameter p = {.evidence = SG_EVIDENCE_DATA_SHEET};
     sg_code code = sg_node_known(tree, node, keys, sizeof keys / sizeof *keys, status);
     /* no parameter of a machine lies outside of these, whatever its unit */
-    if (!code) code = sg_node_real(tree, node, "value", 1e-12, 1e18, &p.value, status);
+    if (!code) code = sg_node_real(tree, node, "value", 1e-15, 1e18, &p.value, status);
     if (!code) code = sg_node_real(tree, node, "log_sd", 0, 5, &p.log_sd, status);
     if (!code) code = sg_node_text(tree, node, "source", p.source, sizeof p.source, status);
     if (!code && !p.source[0])
@@ -73,7 +73,8 @@ static sg_code read_prior(const sg_tree *sheet, const sg_node *at, const char *c
     sg_tree *tree = NULL;
     const sg_node *parameters = NULL;
     static const char *const keys[] = {"parameters", "priors", "tiles"};
-    if (depth == PRIOR_DEPTH) return sg_node_fail(sheet, at, status, "priors name one another too deep, or in a circle");
+    if (depth == PRIOR_DEPTH)
+        return sg_node_fail(sheet, at, status, "priors name one another too deep, or in a circle");
     if (at->kind != SG_NODE_SCALAR) return sg_node_fail(sheet, at, status, "the name of a file in priors is expected");
     sg_code code = sg_config_find(config_dir, "priors", at->text, ".yaml", path, sizeof path, status);
     if (code) {
@@ -136,8 +137,8 @@ static sg_code read_silicon(const sg_tree *tree, const sg_node *root, sg_machine
 sg_code sg_machine_from_tree(const sg_tree *tree, const char *name, const char *config_dir, sg_machine *machine,
                              sg_status *status) {
     static const char *const keys[] = {
-        "title",      "device_class", "bf16",         "fp16",   "tf32",       "caching_allocator",
-        "units",      "vcpus",        "memory_bytes", "priors", "parameters", "compute_capability",
+        "title",      "device_class", "bf16",         "fp16",    "tf32",       "caching_allocator",
+        "units",      "vcpus",        "memory_bytes", "priors",  "parameters", "compute_capability",
         "fp32_lanes", "memory_type",  "l2_bytes",     "board_w", "tiles"};
     const sg_node *root = sg_tree_root(tree), *parameters = NULL;
     sg_machine m;

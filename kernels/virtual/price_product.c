@@ -38,7 +38,7 @@ sg_machine_id sg_product_eff(const sg_machine *m, const sg_product *p) {
 }
 
 bool sg_product_has_tiles(const sg_machine *m) {
-    return m->tiles[SG_TILES_LINEAR].n > 0 && m->tiles[SG_TILES_BATCHED].n > 0;
+    return m->units > 0 && m->tiles[SG_TILES_LINEAR].n > 0 && m->tiles[SG_TILES_BATCHED].n > 0;
 }
 
 static sg_code price_by_rates(const sg_machine *machine, const sg_op *op, const sg_cost *cost, sg_machine_id eff,

@@ -10,8 +10,7 @@ static const int divisions[] = {1, 2, 4, 8};
 enum { DIVISIONS = sizeof divisions / sizeof *divisions, LEAST_PART = 64 };
 
 /* Tiles of tensor-core products: libraries choose among these or finer ones. */
-static const sg_tiles tensor_tiles = {
-    6, {{128, 128}, {128, 64}, {64, 128}, {64, 64}, {128, 256}, {256, 128}}};
+static const sg_tiles tensor_tiles = {6, {{128, 128}, {128, 64}, {64, 128}, {64, 64}, {128, 256}, {256, 128}}};
 
 /* What all tiles of one product share. */
 typedef struct setting {
@@ -30,8 +29,8 @@ typedef struct way {
 
 /* Terms of one way, for its time and its derivatives. */
 typedef struct terms {
-    double x, waves, loss; /* loss: 1/e - 1 */
-    double k;              /* contraction of a part */
+    double x, waves, loss;              /* loss: 1/e - 1 */
+    double k;                           /* contraction of a part */
     double compute, once, again, drift; /* seconds; again: before f, drift = f */
     double merge;                       /* adding up the parts */
 } terms;
@@ -177,8 +176,8 @@ static void fade(const sg_machine *m, const sg_product *p, sg_product_place plac
 
 static sg_code check_machine(const sg_machine *m, const sg_product *p, sg_product_place place, sg_status *status) {
     static const sg_machine_id needed[] = {
-        SG_M_PEAK_F32,     SG_M_BANDWIDTH,      SG_M_TILE_POWER,  SG_M_TILE_FILL,      SG_M_WAVE_SHARE,
-        SG_M_DRIFT_LENGTH, SG_M_DRIFT_SHARE,    SG_M_DRIFT_WAVES, SG_M_PRODUCT_JOIN,   SG_M_PRODUCT_TRAFFIC_SHARE,
+        SG_M_PEAK_F32,     SG_M_BANDWIDTH,      SG_M_TILE_POWER,  SG_M_TILE_FILL,    SG_M_WAVE_SHARE,
+        SG_M_DRIFT_LENGTH, SG_M_DRIFT_SHARE,    SG_M_DRIFT_WAVES, SG_M_PRODUCT_JOIN, SG_M_PRODUCT_TRAFFIC_SHARE,
         SG_M_CLOCK_FADE,   SG_M_CLOCK_FADE_BMM, SG_M_UNALIGNED,   SG_M_CLOCK_FADE_S};
     sg_machine_id more[] = {sg_machine_peak_of(p->compute), sg_product_eff(m, p),
                             place == SG_PRODUCT_IN_STEP ? SG_M_KERNEL_START_S : SG_M_EVENT_START_S};
@@ -189,8 +188,10 @@ static sg_code check_machine(const sg_machine *m, const sg_product *p, sg_produc
         if (more[i] >= SG_M_COUNT || !(value_of(m, more[i]) > 0))
             lacks = more[i] < SG_M_COUNT ? sg_machine_key(more[i]) : "a rate of products in this precision";
     if (!lacks) return SG_OK;
-    return sg_fail(status, SG_NO, "pricing a product on machine %s: it does not state %s; add it to the data sheet or "
-                                  "fit it", m->name, lacks);
+    return sg_fail(status, SG_NO,
+                   "pricing a product on machine %s: it does not state %s; add it to the data sheet or "
+                   "fit it",
+                   m->name, lacks);
 }
 
 sg_code sg_price_tiles(const sg_machine *m, const sg_product *p, sg_product_place place, sg_priced *price,

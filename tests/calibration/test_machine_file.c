@@ -133,10 +133,13 @@ static void test_all_sheets(void **state) {
                 (p >= SG_M_COLLECTIVE_BUSBW && p <= SG_M_NETWORK_LATENCY_S) || p == SG_M_COPY_BANDWIDTH ||
                 (p >= SG_M_ELEMENTWISE_TWO && p <= SG_M_EVENT_SOFTMAX_S && strcmp(m.device_class, "cuda") != 0);
             bool factor = p >= SG_M_FACTOR_GEMM && p <= SG_M_FACTOR_LOW_PRECISION;
+            bool of_tiles = p >= SG_M_EFF_PRODUCT_TF32 && p <= SG_M_EVENT_START_S; /* NVIDIA's cards have them */
+            optional = optional || p == SG_M_SPLIT_K_S || (of_tiles && !m.tiles[SG_TILES_LINEAR].n);
             if (!optional && !(m.p[p].value > 0)) fail_msg("%s lacks %s", m.name, sg_machine_key((sg_machine_id)p));
             if (m.p[p].value > 0 && !factor && !m.p[p].source[0])
                 fail_msg("%s: %s has no source", m.name, sg_machine_key((sg_machine_id)p));
         }
+        assert_int_equal(m.tiles[SG_TILES_LINEAR].n > 0, strcmp(m.device_class, "cuda") == 0);
         /* a share of a peak is a share; rates are ordered as silicon has them */
         for (int p = SG_M_EFF_GEMM; p <= SG_M_EFF_OPTIMIZER; p++) assert_true(m.p[p].value < 1);
         assert_true(m.p[SG_M_PEAK_TF32].value >= 0.9 * m.p[SG_M_PEAK_F32].value);
@@ -287,6 +290,10 @@ static void test_bad_sheets(void **state) {
     sheet_fails(HEAD "  eff_gemm: {value: 1, log_sd: 0, source: s, group: x}\n", "is no group");
     sheet_fails(HEAD "  eff_gemm: {value: 1, log_sd: 0, source: s, evidence: rumour}\n", "is no evidence");
     sheet_fails(HEAD "  eff_gemm: 0.7\n", ".yaml:4:13");
+    sheet_fails("title: t\ndevice_class: cuda\ntiles: {linear: [128x128]}\nparameters:\n", "batched");
+    sheet_fails("title: t\ndevice_class: cuda\ntiles: {linear: [128], batched: []}\nparameters:\n", "128x64");
+    sheet_fails("title: t\ndevice_class: cuda\ntiles: {linear: [4x128], batched: []}\nparameters:\n", "128x64");
+    sheet_fails("title: t\ndevice_class: cuda\ntiles: {linear: [64x64x8], batched: []}\nparameters:\n", "128x64");
     sheet_fails("titel: T\n", "did you mean \"title\"");
     sheet_fails("title: T\ndevice_class: cuda\nmemory_bytes: -5\nparameters: {}\n", "memory_bytes");
     sheet_fails("title: T\ndevice_class: cuda\npriors: [cudda]\nparameters: {}\n", "did you mean \"cuda\"");
@@ -378,6 +385,7 @@ static void fill(sg_machine *m) {
     assert_non_null(m->covariance);
     for (int i = 0; i < SG_M_COUNT; i++) m->covariance[i * SG_M_COUNT + i] = 0.001 * (i + 1);
     m->covariance[3] = m->covariance[3 * SG_M_COUNT] = -2e-4;
+    m->tiles[SG_TILES_LINEAR] = (sg_tiles){2, {{128, 64}, {32, 128}}};
     m->p[SG_M_EFF_CONV].evidence = SG_EVIDENCE_CALIBRATED;
 }
 
@@ -394,6 +402,7 @@ static void assert_same(const sg_machine *a, const sg_machine *b) {
         assert_true(p->log_sd == q->log_sd && p->evidence == q->evidence && p->group == q->group);
         assert_string_equal(p->source, q->source);
     }
+    assert_memory_equal(a->tiles, b->tiles, sizeof a->tiles);
     assert_memory_equal(a->covariance, b->covariance, sizeof(double) * SG_M_COUNT * SG_M_COUNT);
 }
 
