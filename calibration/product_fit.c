@@ -18,7 +18,7 @@ static const struct {
     sg_machine_id id;
     form form;
 } terms[SG_PRODUCT_TERMS] = {
-    {SG_M_EVENT_START_S, FORM_LOG},
+    {SG_M_EVENT_PRODUCT_S, FORM_LOG},
     {SG_M_EFF_GEMM, FORM_SHARE},
     {SG_M_EFF_BMM, FORM_SHARE},
     {SG_M_FLOP_ENERGY_J, FORM_LOG},

@@ -54,7 +54,7 @@
     X(CLOCK_FADE_S, "clock_fade_s", "s", "time by which half of it has come")                                          \
     X(UNALIGNED, "unaligned_factor", "", "fp32 products whose contraction is no multiple of 4 / others")               \
     X(SPLIT_K_S, "split_k_s", "s", "fixed cost of dividing a contraction among blocks; unknown: never done")           \
-    X(EVENT_START_S, "event_start_s", "s", "start of a product between two events around it, as kernel tables have it")
+    X(EVENT_PRODUCT_S, "event_product_s", "s", "start of a product alone, event to event, as kernel tables have it")
 
 /* X(NAME, "key in files", unit, what). EFF_x multiplies the peak of the compute mode (products) or the memory bandwidth
  * (everything else). FACTOR_x: the framework factor, framework seconds / our seconds for the op class (1 when the

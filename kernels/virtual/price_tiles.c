@@ -180,7 +180,7 @@ static sg_code check_machine(const sg_machine *m, const sg_product *p, sg_produc
         SG_M_DRIFT_LENGTH, SG_M_DRIFT_SHARE,    SG_M_DRIFT_WAVES, SG_M_PRODUCT_JOIN, SG_M_PRODUCT_TRAFFIC_SHARE,
         SG_M_CLOCK_FADE,   SG_M_CLOCK_FADE_BMM, SG_M_UNALIGNED,   SG_M_CLOCK_FADE_S};
     sg_machine_id more[] = {sg_machine_peak_of(p->compute), sg_product_eff(m, p),
-                            place == SG_PRODUCT_IN_STEP ? SG_M_KERNEL_START_S : SG_M_EVENT_START_S};
+                            place == SG_PRODUCT_IN_STEP ? SG_M_KERNEL_START_S : SG_M_EVENT_PRODUCT_S};
     const char *lacks = m->units > 0 ? NULL : "units";
     for (size_t i = 0; i < sizeof needed / sizeof *needed && !lacks; i++)
         if (!(value_of(m, needed[i]) > 0)) lacks = sg_machine_key(needed[i]);
@@ -211,7 +211,7 @@ sg_code sg_price_tiles(const sg_machine *m, const sg_product *p, sg_product_plac
         price->by_log[SG_M_UNALIGNED] += price->seconds;
     }
     fade(m, p, place, price);
-    sg_machine_id start = place == SG_PRODUCT_IN_STEP ? SG_M_KERNEL_START_S : SG_M_EVENT_START_S;
+    sg_machine_id start = place == SG_PRODUCT_IN_STEP ? SG_M_KERNEL_START_S : SG_M_EVENT_PRODUCT_S;
     price->seconds += value_of(m, start);
     price->by_log[start] += value_of(m, start);
     return SG_OK;

@@ -21,7 +21,7 @@ typedef struct sg_product {
 } sg_product;
 
 /* Where the time is taken: inside a step (kernel_start_s, sustained clock) or between two events around a lone launch, as
- * kernel tables have it (event_start_s, clock by the length of the product). */
+ * kernel tables have it (event_product_s, clock by the length of the product). */
 typedef enum sg_product_place { SG_PRODUCT_IN_STEP, SG_PRODUCT_BETWEEN_EVENTS } sg_product_place;
 
 /* op: a MATMUL. */

@@ -34,15 +34,15 @@ static sg_machine plain_machine(void) {
         sg_machine_id id;
         double value;
     } values[] = {
-        {SG_M_PEAK_F32, 1e13},        {SG_M_PEAK_TF32, 8e13},       {SG_M_PEAK_BF16, 16e13},
-        {SG_M_PEAK_F16, 16e13},       {SG_M_BANDWIDTH, 1e18},       {SG_M_EFF_GEMM, 0.9},
-        {SG_M_EFF_BMM, 0.8},          {SG_M_EFF_PRODUCT_TF32, 0.7}, {SG_M_EFF_PRODUCT_BF16, 0.6},
-        {SG_M_EFF_PRODUCT_F16, 0.5},  {SG_M_TILE_POWER, 1},         {SG_M_TILE_FILL, 1e-6},
-        {SG_M_WAVE_SHARE, 1},         {SG_M_PRODUCT_JOIN, 8},       {SG_M_PRODUCT_TRAFFIC_SHARE, 0.8},
-        {SG_M_DRIFT_LENGTH, 1e15},    {SG_M_DRIFT_SHARE, 0.5},      {SG_M_DRIFT_WAVES, 0.3},
-        {SG_M_CLOCK_FADE, 1e-9},      {SG_M_CLOCK_FADE_BMM, 1e-9},  {SG_M_CLOCK_FADE_S, 0.02},
-        {SG_M_UNALIGNED, 1},          {SG_M_EVENT_START_S, 20e-6},  {SG_M_KERNEL_START_S, 3e-6},
-        {SG_M_FLOP_ENERGY_J, 15e-12}, {SG_M_NODE_GAIN, 2},          {SG_M_TENSOR_FLOP_ENERGY_J, 2e-12},
+        {SG_M_PEAK_F32, 1e13},        {SG_M_PEAK_TF32, 8e13},        {SG_M_PEAK_BF16, 16e13},
+        {SG_M_PEAK_F16, 16e13},       {SG_M_BANDWIDTH, 1e18},        {SG_M_EFF_GEMM, 0.9},
+        {SG_M_EFF_BMM, 0.8},          {SG_M_EFF_PRODUCT_TF32, 0.7},  {SG_M_EFF_PRODUCT_BF16, 0.6},
+        {SG_M_EFF_PRODUCT_F16, 0.5},  {SG_M_TILE_POWER, 1},          {SG_M_TILE_FILL, 1e-6},
+        {SG_M_WAVE_SHARE, 1},         {SG_M_PRODUCT_JOIN, 8},        {SG_M_PRODUCT_TRAFFIC_SHARE, 0.8},
+        {SG_M_DRIFT_LENGTH, 1e15},    {SG_M_DRIFT_SHARE, 0.5},       {SG_M_DRIFT_WAVES, 0.3},
+        {SG_M_CLOCK_FADE, 1e-9},      {SG_M_CLOCK_FADE_BMM, 1e-9},   {SG_M_CLOCK_FADE_S, 0.02},
+        {SG_M_UNALIGNED, 1},          {SG_M_EVENT_PRODUCT_S, 20e-6}, {SG_M_KERNEL_START_S, 3e-6},
+        {SG_M_FLOP_ENERGY_J, 15e-12}, {SG_M_NODE_GAIN, 2},           {SG_M_TENSOR_FLOP_ENERGY_J, 2e-12},
         {SG_M_LANE_SHARE, 0.8},
     };
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) m.p[values[i].id].value = values[i].value;
@@ -231,7 +231,7 @@ static void test_gradient(void **state) {
 
 static void test_missing_parameters(void **state) {
     (void)state;
-    static const sg_machine_id needed[] = {SG_M_TILE_FILL, SG_M_EVENT_START_S, SG_M_EFF_GEMM, SG_M_BANDWIDTH,
+    static const sg_machine_id needed[] = {SG_M_TILE_FILL, SG_M_EVENT_PRODUCT_S, SG_M_EFF_GEMM, SG_M_BANDWIDTH,
                                            SG_M_PRODUCT_JOIN};
     sg_product p = sg_product_f32(SG_TILES_LINEAR, 1, 64, 64, 64);
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {

@@ -30,7 +30,7 @@ static sg_machine round_machine(void) {
     for (int i = 0; i < SG_M_COUNT; i++) m.p[i].value = 1;
     /* links by bandwidth and latency alone */
     for (int i = SG_M_COLLECTIVE_RANK_S; i <= SG_M_NETWORK_LATENCY_S; i++) m.p[i].value = NAN;
-    for (int i = SG_M_EFF_PRODUCT_TF32; i <= SG_M_EVENT_START_S; i++) m.p[i].value = NAN; /* no tiles */
+    for (int i = SG_M_EFF_PRODUCT_TF32; i <= SG_M_EVENT_PRODUCT_S; i++) m.p[i].value = NAN; /* no tiles */
     m.p[SG_M_PEAK_F32].value = 10e12;
     m.p[SG_M_PEAK_TF32].value = 20e12;
     m.p[SG_M_PEAK_BF16].value = 40e12;
