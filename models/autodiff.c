@@ -183,17 +183,21 @@ static bool begin_derivation(sg_graph *g, size_t index, sg_derivation *d) {
     *d = (sg_derivation){.g = g, .node = g->tape.at[index]};
     size_t n_in = (size_t)d->node.n_in, n_out = (size_t)d->node.n_out;
     g->grads.count = 0;
-    if (!SG_ROOM(g, &g->grads, n_in + n_out)) return false;
-    d->in = &g->tape_args.at[d->node.args];
-    d->out = d->in + n_in;
+    if (!SG_ROOM(g, &g->grads, 2 * (n_in + n_out))) return false;
+    d->recorded = d->in = &g->tape_args.at[d->node.args];
     d->dx = g->grads.at;
+    sg_tid *newest = g->grads.at + n_in + n_out;
+    for (size_t i = 0; i < n_in + n_out && g->segments.count > 0; i++) newest[i] = sg_newest(g, d->recorded[i]);
+    if (g->segments.count > 0) d->in = newest;
+    d->out = d->in + n_in;
     sg_tid *dy = g->grads.at + n_in;
     d->dy = dy;
     if (d->node.op >= 0) d->op = g->ops.at[d->node.op];
     for (size_t i = 0; i < n_in; i++) d->dx[i] = SG_NO_TENSOR;
     for (size_t i = 0; i < n_out; i++) {
-        dy[i] = g->tensor_state.at[d->out[i]].gradient;
-        g->tensor_state.at[d->out[i]].gradient = SG_NO_TENSOR;
+        sg_tensor_state *state = &g->tensor_state.at[d->recorded[n_in + i]];
+        dy[i] = state->gradient;
+        state->gradient = SG_NO_TENSOR;
     }
     return true;
 }
@@ -204,8 +208,18 @@ static bool any_gradient(const sg_derivation *d) {
     return false;
 }
 
+/* True when a gradient has arrived at one of the node's outputs. */
+static bool is_due(const sg_graph *g, const sg_node *node) {
+    const sg_tid *out = &g->tape_args.at[node->args] + node->n_in;
+    for (int i = 0; i < node->n_out; i++)
+        if (g->tensor_state.at[out[i]].gradient >= 0) return true;
+    return false;
+}
+
 static void derive_node(sg_graph *g, size_t index, bool first, bool last) {
     sg_derivation d;
+    if (g->segments.count > 0 && is_due(g, &g->tape.at[index])) sg_checkpoint_restore(g, &g->tape.at[index]);
+    if (g->failed) return;
     if (!begin_derivation(g, index, &d)) return;
     g->module = d.node.module;
     g->node = &d.node;
@@ -217,7 +231,7 @@ static void derive_node(sg_graph *g, size_t index, bool first, bool last) {
     hold_operands(g, &d);
     for (int i = 0; i < d.node.n_out; i++) release(g, d.dy[i]);
     for (int i = 0; i < d.node.n_in && !g->failed; i++)
-        if (sg_wants(&d, i)) deliver(g, d.in[i], d.dx[i], first, last);
+        if (sg_wants(&d, i)) deliver(g, d.recorded[i], d.dx[i], first, last);
     g->node = NULL;
 }
 
@@ -278,6 +292,7 @@ void sg_backward(sg_graph *g, sg_tid loss, bool first_micro_step, bool last_micr
     g->in_backward = true;
     g->first_backward_storage = (int32_t)g->storages.count;
     g->node = NULL;
+    if (!sg_checkpoint_prepare(g)) return;
     const sg_desc desc = *sg_graph_desc(g, loss);
     sg_attrs one = {.alpha = 1};
     sg_tid ones;
@@ -291,6 +306,7 @@ void sg_backward(sg_graph *g, sg_tid loss, bool first_micro_step, bool last_micr
     for (size_t i = g->tape.count; i-- > 0 && !g->failed;)
         if (g->tape.at[i].reached) derive_node(g, i, first_micro_step, last_micro_step);
     clear_tape(g);
+    sg_checkpoint_clear(g);
     g->in_backward = false;
     g->module = module;
 }

@@ -10,10 +10,11 @@
 typedef struct sg_derivation {
     sg_graph *g;
     sg_node node;
-    sg_op op; /* of an op node */
-    const sg_tid *in, *out;
-    const sg_tid *dy; /* n_out; SG_NO_TENSOR: none arrived, counts as zero */
-    sg_tid *dx;       /* n_in, SG_NO_TENSOR to begin with; may be larger than the input: it is summed to its shape */
+    sg_op op;               /* of an op node */
+    const sg_tid *in, *out; /* as the backward reads them: made again where the forward kept nothing */
+    const sg_tid *recorded; /* inputs, then outputs, as the forward recorded them: where gradients gather */
+    const sg_tid *dy;       /* n_out; SG_NO_TENSOR: none arrived, counts as zero */
+    sg_tid *dx; /* n_in, SG_NO_TENSOR to begin with; may be larger than the input: it is summed to its shape */
 } sg_derivation;
 
 /* True when input i needs a gradient. */

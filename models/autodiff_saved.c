@@ -97,7 +97,7 @@ void sg_keep_saved(sg_graph *g, const sg_node *node, size_t until) {
     for (int k = 0; (saved.inputs | saved.outputs) && k < node->n_in + node->n_out; k++) {
         sg_tid t = kept_operand(g, node, saved, k);
         if (t < 0) continue;
-        int32_t storage = g->tensors.at[t].storage;
+        int32_t storage = g->tensors.at[sg_newest(g, t)].storage;
         if (g->storages.at[storage].role == SG_ROLE_TEMPORARY) g->storages.at[storage].role = SG_ROLE_SAVED;
         sg_graph_hold(g, storage, until);
     }
@@ -126,7 +126,7 @@ void sg_keep_graph_of(sg_graph *g, const sg_tid *held, size_t n, size_t until) {
         for (int k = 0; k < node.n_out && !reached; k++) reached = g->tensor_state.at[out[k]].wanted;
         if (!reached) continue;
         for (int k = 0; k < node.n_in; k++) g->tensor_state.at[in[k]].wanted = true;
-        sg_keep_saved(g, &node, until);
+        if (node.segment < 0) sg_keep_saved(g, &node, until);
     }
     for (size_t i = 0; i < n; i++) g->tensor_state.at[held[i]].wanted = false;
     for (size_t i = 0; any && i < g->tape_args.count; i++) g->tensor_state.at[g->tape_args.at[i]].wanted = false;

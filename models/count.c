@@ -50,6 +50,7 @@ static uint64_t count_saved(const sg_training *t, const sg_program *program) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < program->n_entries; i++) {
         const sg_entry *entry = &program->entries[i];
+        if (entry->kind == SG_ENTRY_MARK && entry->index == SG_MARK_BACKWARD) break; /* the rest is made again in it */
         if (entry->kind == SG_ENTRY_ALLOC && t->storages[entry->index].role == SG_ROLE_SAVED)
             bytes += t->storages[entry->index].bytes;
     }

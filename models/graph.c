@@ -99,7 +99,7 @@ sg_graph *sg_graph_new(const sg_profile *profile, int64_t batch, int64_t accumul
     g->pass = SG_PASS_FORWARD;
     g->last_mark = -1;
     g->scale = g->scale_tracker = SG_NO_TENSOR;
-    g->open_scatter = -1;
+    g->open_scatter = g->segment = -1;
     if (!start(g)) {
         sg_graph_free(g);
         (void)sg_fail_memory(status, sizeof(sg_training), "a step program");
@@ -116,12 +116,12 @@ void sg_graph_free(sg_graph *g) {
         free(g->programs.at[i].frees.at);
     }
     void *const lists[] = {
-        g->ops.at,           g->op_hash.at,       g->op_slots,        g->tensors.at,    g->tensor_state.at,
-        g->storages.at,      g->storage_state.at, g->args.at,         g->parameters.at, g->parameter_state.at,
-        g->inputs.at,        g->modules.at,       g->module_state.at, g->constants.at,  g->programs.at,
-        g->blocks.at,        g->steps.at,         g->tape.at,         g->tape_args.at,  g->writes.at,
-        g->forward_holds.at, g->program_holds.at, g->casts.at,        g->shards.at,     g->scratch.at,
-        g->grads.at};
+        g->ops.at,           g->op_hash.at,       g->op_slots,         g->tensors.at,       g->tensor_state.at,
+        g->storages.at,      g->storage_state.at, g->args.at,          g->parameters.at,    g->parameter_state.at,
+        g->inputs.at,        g->modules.at,       g->module_state.at,  g->constants.at,     g->programs.at,
+        g->blocks.at,        g->steps.at,         g->tape.at,          g->tape_args.at,     g->writes.at,
+        g->forward_holds.at, g->program_holds.at, g->casts.at,         g->shards.at,        g->scratch.at,
+        g->grads.at,         g->segments.at,      g->newest_tensor.at, g->newest_storage.at};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]);
     sg_arena_free(g->arena);
     free(g);
@@ -288,6 +288,8 @@ void sg_program_end(sg_graph *g) {
     if (g->last_mark >= 0 && g->last_mark != SG_MARK_END) sg_mark_here(g, SG_MARK_END);
     sg_forward_end(g);
     g->program_holds.count = 0;
+    if (g->segment >= 0) sg_graph_fail(g, SG_BAD_INPUT, "a checkpointed segment was not ended");
+    sg_checkpoint_clear(g);
     g->tape.count = g->tape_args.count = 0;
     g->in_program = false;
 }

@@ -104,6 +104,15 @@ void sg_hold_program(sg_graph *g, sg_tid tensor);
 void sg_gradients_persist(sg_graph *g);
 /* Behind the backward of a step that has no optimizer: with ranks the gradients are exchanged. Ends the step. */
 void sg_gradients_done(sg_graph *g);
+
+/* Gradient checkpointing: what is recorded between the two keeps nothing for the backward and runs again there, with the same
+ * random numbers. Nests. A segment may write only what it made. */
+void sg_checkpoint_begin(sg_graph *g);
+void sg_checkpoint_end(sg_graph *g);
+/* The same where `wraps`, else nothing. */
+void sg_checkpoint_begin_if(sg_graph *g, bool wraps);
+void sg_checkpoint_end_if(sg_graph *g, bool wraps);
+
 /* Backward of scalar `loss` (starts with a ones-like fill), parameters' gradients become ready as they are complete.
  * `first_micro_step` false: gradients exist already and are accumulated into. `last_micro_step` false: no GRAD_READY. */
 void sg_backward(sg_graph *g, sg_tid loss, bool first_micro_step, bool last_micro_step);

@@ -50,10 +50,23 @@ typedef struct sg_node {
     int32_t op;        /* unique op, or -1 for a view */
     int32_t module;
     int32_t n_in, n_out;
-    uint32_t args;  /* first of its tensors (inputs, outputs) in tape_args */
-    uint32_t clock; /* in-place writes so far: later ones must not touch what the backward reads */
+    uint32_t args;   /* first of its tensors (inputs, outputs) in tape_args */
+    uint32_t clock;  /* in-place writes so far: later ones must not touch what the backward reads */
+    uint32_t entry;  /* of its op in the program's draft */
+    int32_t segment; /* innermost checkpointed segment that holds it, or -1 */
     int64_t number[2];
 } sg_node;
+
+/* A part of the forward that keeps nothing for the backward and runs again there (checkpoint.c). Ranges of what it recorded;
+ * ends are exclusive. */
+typedef struct sg_segment {
+    int32_t parent; /* segment around it, or -1 */
+    uint32_t first_entry, first_node, end_node;
+    sg_tid first_tensor, end_tensor;
+    int32_t first_storage, end_storage;
+    uint32_t first_draw; /* random ops of the program before it */
+    bool done;           /* has run again */
+} sg_segment;
 
 typedef struct sg_tensor_state {
     int32_t node;      /* that made it, or -1 */
@@ -104,6 +117,7 @@ typedef struct sg_draft {
     sg_entry_list entries;
     sg_hold_list holds;
     sg_hold_list frees; /* gradients released by zero-grad at this position */
+    uint32_t drawn;     /* random ops so far */
     bool ends_optimizer_step;
 } sg_draft;
 
@@ -155,10 +169,14 @@ struct sg_graph {
     SG_LIST(sg_tid) forward_holds; /* live until the forward ends */
     SG_LIST(sg_tid) program_holds; /* live until the program ends */
     SG_LIST(sg_shard_state) shards;
-    SG_LIST(int32_t) casts;   /* parameters with an autocast copy */
-    SG_LIST(sg_desc) scratch; /* descriptors of the op being recorded */
-    SG_LIST(int32_t) grads;   /* gradients of the node being derived: outputs, then inputs */
+    SG_LIST(int32_t) casts;          /* parameters with an autocast copy */
+    SG_LIST(sg_desc) scratch;        /* descriptors of the op being recorded */
+    SG_LIST(int32_t) grads;          /* gradients of the node being derived: outputs, then inputs */
+    SG_LIST(sg_segment) segments;    /* of this forward, outer before inner */
+    SG_LIST(int32_t) newest_tensor;  /* during backward, per tensor of the forward: what stands for it; -1: itself */
+    SG_LIST(int32_t) newest_storage; /* the same of storages */
 
+    int32_t segment;             /* innermost one that is open, or -1 */
     int32_t open_scatter;        /* shard whose gradient is on its way, or -1 */
     sg_tid scale, scale_tracker; /* of the loss scaler, or SG_NO_TENSOR */
     int32_t module;
@@ -207,6 +225,8 @@ void sg_graph_node(sg_graph *g, sg_rule rule, const sg_tid *in, int n_in, sg_tid
 /* A view that the framework makes for its own books (detach): nothing uses the tensor. */
 sg_tid sg_graph_detach(sg_graph *g, sg_tid x);
 bool sg_graph_entry(sg_graph *g, sg_entry_kind kind, int32_t index, uint32_t args);
+/* Room for n tensor ids in the training's argument list; *first is where they go. */
+bool sg_graph_room_for_args(sg_graph *g, size_t n, uint32_t *first);
 /* n tensor ids at the end of the training's argument list; *first is the first of them. */
 bool sg_graph_args(sg_graph *g, const sg_tid *tensors, size_t n, uint32_t *first);
 int32_t sg_graph_storage(sg_graph *g, uint64_t bytes, sg_role role, bool persistent);
@@ -281,6 +301,20 @@ bool sg_op_saves_output(const sg_op *op);
 void sg_forward_end(sg_graph *g);
 /* True when the node's backward may read that storage. */
 bool sg_node_keeps(const sg_graph *g, const sg_node *node, int32_t storage);
+
+/* ---- checkpointing (checkpoint.c) -------------------------------------------------------------------------------- */
+
+/* Random numbers: what a program draws is told apart by the order of these. */
+static inline bool sg_op_draws(sg_op_kind kind) {
+    return kind == SG_OP_RANDOM || kind == SG_OP_DROPOUT;
+}
+/* Begin and end of a backward. */
+bool sg_checkpoint_prepare(sg_graph *g);
+void sg_checkpoint_clear(sg_graph *g);
+/* What stands for a tensor of the forward by now. */
+sg_tid sg_newest(const sg_graph *g, sg_tid t);
+/* Runs the node's segments again unless that happened or the node's backward reads nothing. */
+void sg_checkpoint_restore(sg_graph *g, const sg_node *node);
 
 /* ---- shards (shard.c, shard_gather.c) -------------------------------------------------------------------------- */
 

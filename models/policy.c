@@ -19,6 +19,8 @@ typedef struct family_builder {
 static const family_builder builders[SG_FAMILY_COUNT] = {
     [SG_FAMILY_ACT] = {.build = sg_act_build, .tf32 = true},
     [SG_FAMILY_SMOLVLA] = {.build = sg_smolvla_build, .own_bf16 = true, .tf32 = true},
+    [SG_FAMILY_PI0] = {.build = sg_pi0_build, .own_bf16 = true, .tf32 = true},
+    [SG_FAMILY_PI05] = {.build = sg_pi05_build, .own_bf16 = true, .tf32 = true},
     [SG_FAMILY_PPO] = {.build = sg_ppo_build,
                        .tf32 = true,
                        .batch = sg_ppo_batch,
@@ -150,11 +152,12 @@ static sg_code resolve_precision(const sg_policy_request *request, size_t index,
     const char *asked = request->precision;
     bool own_bf16 = builders[index].own_bf16;
     bool cuda = request->device_class == SG_DEVICE_CLASS_CUDA, pure = asked && strcmp(asked, "bf16-pure") == 0;
-    *own = !asked || pure || (own_bf16 && strcmp(asked, "bf16") == 0);
+    const char *named = asked ? asked : sg_family_table[index].default_precision;
+    *own = pure || (own_bf16 && strcmp(named, "bf16") == 0);
     if (cuda) profile->compute_conv_f32 = SG_COMPUTE_TF32;
     if (cuda && builders[index].tf32) profile->compute_f32 = SG_COMPUTE_TF32;
     if (pure) profile->float_dtype = SG_BF16;
-    if (*own) return SG_OK;
+    if (!asked || *own) return SG_OK;
     if (strcmp(asked, "fp32") == 0) {
         profile->compute_f32 = SG_COMPUTE_F32;
     } else if (strcmp(asked, "tf32") == 0) {
@@ -188,7 +191,7 @@ static sg_code resolve_sharding(const sg_policy_request *request, const sg_famil
 static sg_code build_graph(const sg_policy_request *request, size_t index, sg_family_build *build, int64_t ranks,
                            sg_training **training, sg_status *status) {
     sg_profile profile = sg_profile_make(request->framework, request->device_class);
-    sg_code code = resolve_precision(request, index, &profile, &build->own_precision, status);
+    sg_code code = resolve_precision(request, index, &profile, &build->own_bf16, status);
     if (!code) code = resolve_sharding(request, build, &profile, status);
     if (code) return code;
     sg_graph *g = sg_graph_new(&profile, build->batch, build->accumulation, ranks, status);

@@ -85,8 +85,7 @@ void sg_same_dispatch(sg_graph *g) {
     g->same_dispatch = true;
 }
 
-/* Room for n tensor ids in the training's argument list; *first is where they go. */
-static bool room_for_args(sg_graph *g, size_t n, uint32_t *first) {
+bool sg_graph_room_for_args(sg_graph *g, size_t n, uint32_t *first) {
     if (!SG_ROOM(g, &g->args, n)) return false;
     if (g->args.count + n > UINT32_MAX) {
         sg_graph_fail(g, SG_BAD_INPUT, "the program has more than 2^32 operands");
@@ -97,7 +96,7 @@ static bool room_for_args(sg_graph *g, size_t n, uint32_t *first) {
 }
 
 bool sg_graph_args(sg_graph *g, const sg_tid *tensors, size_t n, uint32_t *first) {
-    if (!room_for_args(g, n, first)) return false;
+    if (!sg_graph_room_for_args(g, n, first)) return false;
     memcpy(&g->args.at[g->args.count], tensors, n * sizeof *tensors);
     g->args.count += n;
     return true;
@@ -174,6 +173,8 @@ static bool add_node(sg_graph *g, sg_node node, const sg_tid *in, const sg_tid *
     node.args = (uint32_t)g->tape_args.count;
     node.module = g->module;
     node.clock = g->clock;
+    node.segment = g->segment;
+    node.entry = (uint32_t)g->programs.at[g->programs.count - 1].entries.count - 1;
     if (node.n_in) memcpy(&g->tape_args.at[g->tape_args.count], in, (size_t)node.n_in * sizeof *in);
     memcpy(&g->tape_args.at[g->tape_args.count + (size_t)node.n_in], out, (size_t)node.n_out * sizeof *out);
     g->tape_args.count += n;
@@ -251,13 +252,14 @@ static bool record(sg_graph *g, const sg_record *r, uint32_t *args) {
     sg_op op = {.kind = r->kind, .n_in = r->n_in, .n_out = r->n_out, .attrs = *r->attrs, .desc = g->scratch.at};
     int32_t index = sg_graph_intern(g, &op);
     size_t n_in = (size_t)r->n_in, n_out = (size_t)r->n_out;
-    if (index < 0 || !check_reads(g, r) || !room_for_args(g, n_in + n_out, args)) return false;
+    if (index < 0 || !check_reads(g, r) || !sg_graph_room_for_args(g, n_in + n_out, args)) return false;
     sg_tid *in = &g->args.at[*args], *out = in + n_in;
     if (n_in) memcpy(in, r->in, n_in * sizeof *in);
     bool tracked = records_gradient(g, r->rule, in, r->n_in);
     if (!make_outputs(g, r, index, in, out)) return false;
     g->args.count += n_in + n_out;
     if (!sg_graph_entry(g, SG_ENTRY_OP, index, *args)) return false;
+    if (sg_op_draws(r->kind)) sg_graph_draft(g)->drawn++;
     if (!tracked) return true;
     sg_node node = {.rule = (uint8_t)r->rule,
                     .op = index,
@@ -288,7 +290,7 @@ static sg_tid view_entry(sg_graph *g, sg_tid base, const sg_desc *desc, int64_t 
     }
     uint32_t args;
     sg_tid view = sg_graph_tensor(g, from.storage, start, desc);
-    if (view < 0 || !room_for_args(g, 1, &args)) return SG_NO_TENSOR;
+    if (view < 0 || !sg_graph_room_for_args(g, 1, &args)) return SG_NO_TENSOR;
     g->args.at[g->args.count++] = view;
     return sg_graph_entry(g, SG_ENTRY_VIEW, -1, args) ? view : SG_NO_TENSOR;
 }
@@ -327,7 +329,7 @@ sg_tid sg_graph_empty(sg_graph *g, const sg_desc *desc) {
     if (!sg_graph_draft(g)) return SG_NO_TENSOR;
     sg_tid out = new_output(g, desc);
     uint32_t args;
-    if (out < 0 || !room_for_args(g, 1, &args)) return SG_NO_TENSOR;
+    if (out < 0 || !sg_graph_room_for_args(g, 1, &args)) return SG_NO_TENSOR;
     g->args.at[g->args.count++] = out;
     return sg_graph_entry(g, SG_ENTRY_VIEW, -1, args) ? out : SG_NO_TENSOR;
 }

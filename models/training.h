@@ -119,16 +119,18 @@ typedef enum sg_pass {
 } sg_pass;
 
 enum {
-    SG_ENTRY_SAME_DISPATCH = 1u << 0
-}; /* a further kernel of the framework call before it: no host cost of its own */
+    SG_ENTRY_SAME_DISPATCH = 1u << 0, /* a further kernel of the framework call before it: no host cost of its own */
+    SG_ENTRY_DRAWS_AGAIN = 1u << 1    /* a random op of a checkpointed segment that runs again: see draw */
+};
 
 typedef struct sg_entry {
     uint8_t kind;  /* sg_entry_kind */
     uint8_t pass;  /* sg_pass */
-    uint8_t flags; /* SG_ENTRY_SAME_DISPATCH */
+    uint8_t flags; /* SG_ENTRY_SAME_DISPATCH, SG_ENTRY_DRAWS_AGAIN */
     int32_t index;
     uint32_t args; /* first of the entry's tensor ids in training->args */
     int32_t module;
+    uint32_t draw; /* SG_ENTRY_DRAWS_AGAIN: the numbers are those of the program's n-th random op without that flag */
 } sg_entry;
 
 typedef struct sg_program {

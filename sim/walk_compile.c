@@ -176,7 +176,10 @@ static sg_code compile_program(sg_walker *w, size_t program, sg_status *status) 
         sg_instruction in = {0};
         sg_code code = compile_entry(w, program, i, &in, status);
         if (code) return sg_fail_in(status, "program %s, entry %zu", p->name, i);
-        if (draws(w->training, &p->entries[i])) in.salt = (uint64_t)program << 48 | drawn++ << 20;
+        if (draws(w->training, &p->entries[i])) {
+            bool again = (p->entries[i].flags & SG_ENTRY_DRAWS_AGAIN) != 0;
+            in.salt = (uint64_t)program << 48 | (again ? p->entries[i].draw : drawn++) << 20;
+        }
         if (!state && uses_state(w, &p->entries[i])) {
             state = true;
             c->code[c->n++] = (sg_instruction){.kind = SG_RUN_BIRTH, .entry = (int32_t)i};

@@ -21,6 +21,7 @@ static void configure(sg_act *m, const sg_family_build *build) {
     m->decoder_layers = sg_option_int(o, "n_decoder_layers");
     m->vae_layers = sg_option_int(o, "n_vae_encoder_layers");
     m->use_vae = sg_option_bool(o, "use_vae");
+    m->checkpoint = sg_option_bool(o, "gradient_checkpointing");
     m->kl_weight = sg_option_real(o, "kl_weight");
     bool gelu = sg_option_text(o, "feedforward_activation")[0] == 'g';
     m->transformer = (sg_detr_config){.width = sg_option_int(o, "dim_model"),

@@ -10,6 +10,7 @@ typedef struct sg_act {
     int64_t batch, cameras, height, width, state, action, chunk, latent;
     int64_t encoder_layers, decoder_layers, vae_layers;
     bool use_vae;
+    bool checkpoint; /* the backbone and each transformer layer are checkpointed segments */
     double kl_weight;
     sg_detr_config transformer;
 

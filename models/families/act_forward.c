@@ -45,8 +45,10 @@ static void vae_encode(sg_graph *g, const sg_act *m, sg_tid *mean, sg_tid *log_v
     sg_module_begin(g, "vae_encoder");
     for (int64_t i = 0; i < m->vae_layers; i++) {
         bool last = batch_first && i + 1 == m->vae_layers; /* eager runs all of it for the one token that is read */
+        sg_checkpoint_begin_if(g, m->checkpoint);
         x = last ? sg_detr_encoder_first(g, &m->vae[i], &m->transformer, x, position, padding)
                  : sg_detr_encoder_apply(g, &m->vae[i], &m->transformer, x, position, padding);
+        sg_checkpoint_end_if(g, m->checkpoint);
     }
     if (m->transformer.pre_norm) x = sg_layer_norm_apply(g, &m->vae_norm, x);
     sg_module_end(g);
@@ -62,6 +64,13 @@ static sg_tid sample_latent(sg_graph *g, const sg_act *m, sg_tid mean, sg_tid lo
 }
 
 /* ---- encoder tokens ---- */
+
+static sg_tid feature_map(sg_graph *g, const sg_act *m, sg_tid images) {
+    sg_checkpoint_begin_if(g, m->checkpoint);
+    sg_tid map = sg_resnet_apply(g, &m->backbone, images);
+    sg_checkpoint_end_if(g, m->checkpoint);
+    return map;
+}
 
 static sg_tid project_map(sg_graph *g, const sg_act *m, sg_tid map) {
     sg_module_begin(g, "encoder_img_feat_input_proj");
@@ -90,7 +99,7 @@ static void tokens_eager(sg_graph *g, const sg_act *m, sg_tid latent, sg_tid *to
     if (m->state) rows[1] = sg_linear_apply(g, &m->encoder_state, m->state_in);
     sg_unbind(g, sg_unsqueeze(g, m->encoder_position, 1), 0, places);
     for (int64_t i = 0; i < m->cameras; i++, at += per_map) {
-        sg_tid map = sg_resnet_apply(g, &m->backbone, m->image[i]);
+        sg_tid map = feature_map(g, m, m->image[i]);
         /* Only the shape of one channel of one image counts. */
         sg_tid position = sg_sine_position_2d(g, sg_slice(g, sg_select(g, map, 0, 0), 0, 0, 1), d);
         append_map(g, project_map(g, m, map), per_map, m->batch, d, rows + at);
@@ -109,7 +118,7 @@ static void tokens_native(sg_graph *g, const sg_act *m, sg_tid latent, sg_tid *t
     part[n++] = as_token(g, sg_linear_apply(g, &m->latent_in, latent));
     if (m->state) part[n++] = as_token(g, sg_linear_apply(g, &m->encoder_state, m->state_in));
     if (m->cameras) {
-        sg_tid map = sg_resnet_apply(g, &m->backbone, m->images);
+        sg_tid map = feature_map(g, m, m->images);
         sg_tid position = sg_sine_position_2d(g, map, d);
         position = sg_reshape(g, sg_permute(g, position, (int[]){0, 2, 3, 1}), 2, (int64_t[]){per_map, d});
         map = sg_permute(g, project_map(g, m, map), (int[]){0, 2, 3, 1});
@@ -128,15 +137,21 @@ static sg_tid transform(sg_graph *g, const sg_act *m, sg_tid tokens, sg_tid posi
     int64_t d = m->transformer.width;
     const int64_t shape[] = {batch_first ? m->batch : m->chunk, batch_first ? m->chunk : m->batch, d};
     sg_module_begin(g, "encoder");
-    for (int64_t i = 0; i < m->encoder_layers; i++)
+    for (int64_t i = 0; i < m->encoder_layers; i++) {
+        sg_checkpoint_begin_if(g, m->checkpoint);
         tokens = sg_detr_encoder_apply(g, &m->encoder[i], &m->transformer, tokens, positions, SG_NO_TENSOR);
+        sg_checkpoint_end_if(g, m->checkpoint);
+    }
     if (m->transformer.pre_norm) tokens = sg_layer_norm_apply(g, &m->encoder_norm, tokens);
     sg_module_end(g);
     sg_module_begin(g, "decoder");
     sg_tid x = sg_full(g, sg_float(g), 3, shape, 0.0), query = m->decoder_position;
     if (!batch_first) query = sg_unsqueeze(g, query, 1);
-    for (int64_t i = 0; i < m->decoder_layers; i++)
+    for (int64_t i = 0; i < m->decoder_layers; i++) {
+        sg_checkpoint_begin_if(g, m->checkpoint);
         x = sg_detr_decoder_apply(g, &m->decoder[i], &m->transformer, x, tokens, query, positions);
+        sg_checkpoint_end_if(g, m->checkpoint);
+    }
     x = sg_layer_norm_apply(g, &m->decoder_norm, x);
     sg_module_end(g);
     return sg_linear_apply(g, &m->head, batch_first ? x : sg_transpose(g, x, 0, 1));

@@ -17,6 +17,8 @@ enum {
 typedef enum sg_family_index {
     SG_FAMILY_ACT,
     SG_FAMILY_SMOLVLA,
+    SG_FAMILY_PI0,
+    SG_FAMILY_PI05,
     SG_FAMILY_PPO,
     SG_FAMILY_MLP,
     SG_FAMILY_TRANSFORMER,
@@ -32,12 +34,14 @@ extern const sg_family sg_family_table[SG_FAMILY_COUNT];
 typedef struct sg_family_build {
     const sg_options *options;
     int64_t batch, accumulation;
-    bool own_precision; /* the policy's own mixture of dtypes (no precision was asked for, or it is the policy's own) */
+    bool own_bf16; /* bf16 weights where the policy keeps some (its own bf16 was asked for or is its default) */
 } sg_family_build;
 
 /* Each emits the whole training: parameters, programs, schedule. Failures stay in the graph. */
 void sg_act_build(sg_graph *g, const sg_family_build *build);
 void sg_smolvla_build(sg_graph *g, const sg_family_build *build);
+void sg_pi0_build(sg_graph *g, const sg_family_build *build);
+void sg_pi05_build(sg_graph *g, const sg_family_build *build);
 void sg_ppo_build(sg_graph *g, const sg_family_build *build);
 void sg_mlp_build(sg_graph *g, const sg_family_build *build);
 void sg_transformer_build(sg_graph *g, const sg_family_build *build);

@@ -57,6 +57,7 @@ static const sg_key act_keys[] = {
     INT("n_vae_encoder_layers", "4", 1, SG_LIMIT_LAYERS, "layers of the variational encoder"),
     REAL("dropout", "0.1", 0, 0.99, "dropout probability in the transformers"),
     REAL("kl_weight", "10.0", 0, 1e9, "weight of the KL loss"),
+    BOOL("gradient_checkpointing", "false", "activations are made again in the backward instead of kept"),
     OPTIMIZER_KEYS("1e-5", "1e-4", "10"),
 };
 
@@ -102,6 +103,49 @@ static const sg_key smolvla_keys[] = {
     INT("scale_factor", "4", 1, 64, "patches joined into one token, per side"),
     OPTIMIZER_KEYS("1e-4", "1e-10", "10"),
 };
+
+/* ---- pi0 and pi05: lerobot/policies/pi0/configuration_pi0.py, pi05/configuration_pi05.py ---- */
+
+#define PI_KEYS(tokens)                                                                                                \
+    OBSERVATION_KEYS("2"), INT("empty_cameras", "0", 0, SG_LIMIT_CAMERAS, "blank frames encoded beside the cameras'"), \
+        INT("state_dim", "6", 1, SG_LIMIT_WIDTH, "elements of the robot's state; at most max_state_dim"),              \
+        INT("action_dim", "6", 1, SG_LIMIT_WIDTH, "elements of an action; at most max_action_dim"),                    \
+        INT("n_obs_steps", "1", 1, 1, "observations of a sample; one is taken"),                                       \
+        INT("chunk_size", "50", 1, SG_LIMIT_TOKENS, "actions predicted at once"),                                      \
+        INT("n_action_steps", "50", 1, SG_LIMIT_TOKENS, "actions executed of a chunk; no effect on training"),         \
+        INT("max_state_dim", "32", 1, SG_LIMIT_WIDTH, "width to which states are padded"),                             \
+        INT("max_action_dim", "32", 1, SG_LIMIT_WIDTH, "width to which actions are padded"),                           \
+        INT_ALSO("tokenizer_max_length", "language_tokens|tokens|lang_tokens", tokens, 1, SG_LIMIT_TOKENS,             \
+                 "tokens of an instruction: all are padded to this"),                                                  \
+        LIST("image_resolution", NULL, "224,224", 1, SG_LIMIT_PIXELS,                                                  \
+             "height,width to which frames are resized, padded on both sides"),                                        \
+        BOOL("freeze_vision_encoder", "false", "the vision tower is not trained"),                                     \
+        BOOL("train_expert_only", "false", "the whole vision-language model is not trained"),                          \
+        BOOL("gradient_checkpointing", "false", "activations are made again in the backward instead of kept"),         \
+        TEXT("checkpointing_scope", "nested", "nested|layers",                                                         \
+             "nested: each layer and around them the whole, as shipped (three forward passes); layers: each layer"),   \
+        TEXT("paligemma_variant", "gemma_2b", "gemma_2b|gemma_300m", "widths of the language model"),                  \
+        TEXT("action_expert_variant", "gemma_300m", "gemma_2b|gemma_300m", "widths of the action expert"),             \
+        INT("text_hidden_size", "0", 0, SG_LIMIT_WIDTH, "width of the language model; 0: the variant's"),              \
+        INT("text_intermediate_size", "0", 0, SG_LIMIT_WIDTH, "width of its feed-forward layers; 0: the variant's"),   \
+        INT("expert_hidden_size", "0", 0, SG_LIMIT_WIDTH, "width of the expert; 0: the variant's"),                    \
+        INT("expert_intermediate_size", "0", 0, SG_LIMIT_WIDTH, "width of its feed-forward layers; 0: the variant's"), \
+        INT("num_hidden_layers", "18", 1, SG_LIMIT_LAYERS, "layers of language model and expert"),                     \
+        INT("num_attention_heads", "8", 1, 1024, "attention heads of both"),                                           \
+        INT("num_key_value_heads", "1", 1, 1024, "key and value heads of both; they divide the attention heads"),      \
+        INT("head_dim", "256", 2, 4096, "width of a head"),                                                            \
+        INT("vocab_size", "257152", 1, 1 << 24, "tokens that the language model knows"),                               \
+        INT("vision_hidden_size", "1152", 1, SG_LIMIT_WIDTH, "width of the vision tower"),                             \
+        INT("vision_intermediate_size", "4304", 1, SG_LIMIT_WIDTH, "width of its feed-forward layers"),                \
+        INT("vision_num_hidden_layers", "27", 1, SG_LIMIT_LAYERS, "its layers"),                                       \
+        INT("vision_num_attention_heads", "16", 1, 1024, "its attention heads; they divide vision_hidden_size"),       \
+        INT("vision_patch_size", "14", 1, 256, "pixels of a patch's side"),                                            \
+        REAL("min_period", "4e-3", 1e-9, 1e9, "shortest period of the time embedding"),                                \
+        REAL("max_period", "4.0", 1e-9, 1e9, "longest period of the time embedding"),                                  \
+        OPTIMIZER_KEYS("2.5e-5", "1e-2", "1")
+
+static const sg_key pi0_keys[] = {PI_KEYS("48")};
+static const sg_key pi05_keys[] = {PI_KEYS("200")};
 
 /* ---- ppo: rsl_rl's PPO and the velocity tasks of mjlab, Isaac Lab and microduck ---- */
 
@@ -255,6 +299,16 @@ const sg_family sg_family_table[SG_FAMILY_COUNT] = {
                            KEYS(smolvla_keys),
                            .default_batch = 8,
                            .default_precision = "bf16"},
+    [SG_FAMILY_PI0] = {.name = "pi0",
+                       .summary = "PaliGemma with a flow-matching action expert (openpi, LeRobot)",
+                       KEYS(pi0_keys),
+                       .default_batch = 8,
+                       .default_precision = "fp32"},
+    [SG_FAMILY_PI05] = {.name = "pi05",
+                        .summary = "pi0 with the state in the prompt and norms steered by time (openpi, LeRobot)",
+                        KEYS(pi05_keys),
+                        .default_batch = 8,
+                        .default_precision = "fp32"},
     [SG_FAMILY_PPO] = {.name = "ppo",
                        .summary = "actor-critic trained by proximal policy optimisation (rsl_rl)",
                        KEYS(ppo_keys),

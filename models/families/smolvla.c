@@ -66,7 +66,7 @@ static void configure(sg_smolvla *m, const sg_family_build *build) {
     m->train_state = sg_option_bool(o, "train_state_proj");
     m->freeze_language = sg_option_bool(o, "train_expert_only");
     m->freeze_vision = m->freeze_language || sg_option_bool(o, "freeze_vision_encoder");
-    m->dtype = build->own_precision ? SG_BF16 : SG_F32;
+    m->dtype = build->own_bf16 ? SG_BF16 : SG_F32;
     configure_sizes(m, o);
 }
 

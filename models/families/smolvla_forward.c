@@ -1,8 +1,9 @@
 /* smolvla_forward.c: what SmolVLA computes in a training step. Sizes: b samples, p prefix tokens (cameras,
  * language, state), s = chunk suffix tokens (noisy actions), t = p + s. */
 #include "models/families/smolvla.h"
+#include "models/layers/block_mask.h"
+#include "models/layers/flow.h"
 #include "models/layers/grouped.h"
-#include "models/layers/into.h"
 #include "models/layers/position.h"
 #include "models/layers/rotary.h"
 
@@ -22,28 +23,6 @@ static sg_tid fit_image(sg_graph *g, const sg_smolvla *m, sg_tid image) {
         image = sg_pad2d(g, image, side - fitted.size[3], 0, side - fitted.size[2], 0, 0.0);
     if (sg_graph_profile(g)->fused_activation) return sg_unary(g, SG_FN_AFFINE, image, 2.0, -1.0);
     return sg_add_scalar(g, sg_scale(g, image, 2.0), -1.0);
-}
-
-/* x[.., n] -> [.., width], zeros behind. */
-static sg_tid widen(sg_graph *g, sg_tid x, int64_t width) {
-    if (sg_graph_failed(g)) return SG_NO_TENSOR;
-    sg_desc shape = *sg_desc_of(g, x);
-    int last = shape.ndim - 1;
-    int64_t length = shape.size[last];
-    if (length == width) return x;
-    shape.size[last] = width;
-    sg_tid out = sg_full(g, sg_float(g), shape.ndim, shape.size, 0.0), slot = sg_slice(g, out, last, 0, length);
-    sg_copy_into(g, x, slot);
-    return out;
-}
-
-/* Beta(1.5, 1) by its inverse distribution function u^(2/3), moved off the ends: [b] */
-static sg_tid sample_time(sg_graph *g, const sg_smolvla *m) {
-    sg_tid u = sg_rand(g, sg_float(g), 1, &m->batch, 0.0, 1.0, 0);
-    sg_same_dispatch(g);
-    u = sg_unary(g, SG_FN_POW, u, 1.0 / 1.5, 0);
-    if (sg_graph_profile(g)->fused_activation) return sg_unary(g, SG_FN_AFFINE, u, 0.999, 0.001);
-    return sg_add_scalar(g, sg_scale(g, u, 0.999), 0.001);
 }
 
 static sg_tid ones(sg_graph *g, int64_t rows, int64_t columns) {
@@ -97,13 +76,7 @@ static sg_tid block_mask(sg_graph *g, const sg_smolvla *m, sg_tid valid) {
     int64_t prefix = sg_smolvla_prefix(m);
     sg_tid start[] = {sg_expand(g, m->no_block, 2, (int64_t[]){m->batch, prefix - 1}),
                       sg_expand(g, m->new_block, 2, (int64_t[]){m->batch, 1 + m->chunk})};
-    sg_tid block = sg_cumsum(g, sg_cat(g, 2, start, 1), 1);
-    sg_tid columns = sg_unsqueeze(g, block, 1), rows = sg_unsqueeze(g, block, 2);
-    sg_tid mask = sg_binary(g, SG_FN_LE, columns, rows, 0);
-    columns = sg_unsqueeze(g, valid, 1);
-    rows = sg_unsqueeze(g, valid, 2);
-    sg_tid both = sg_mul(g, columns, rows);
-    return sg_binary(g, SG_FN_AND, mask, both, 0);
+    return sg_block_mask(g, sg_cat(g, 2, start, 1), valid);
 }
 
 static sg_tid part_of_mask(sg_graph *g, sg_tid mask, int64_t from, int64_t rows, int64_t columns) {
@@ -268,25 +241,21 @@ static sg_tid loss_of(sg_graph *g, const sg_smolvla *m, sg_tid losses) {
 sg_tid sg_smolvla_forward(sg_graph *g, void *policy) {
     sg_smolvla *m = policy;
     sg_tid images[SG_LIMIT_CAMERAS], seen = SG_NO_TENSOR;
-    const int64_t noise_size[] = {m->batch, m->chunk, m->max_action};
     for (int64_t i = 0; i < m->cameras; i++) {
         images[i] = fit_image(g, m, m->image[i]);
         sg_hold_forward(g, images[i]); /* a list of the forward names them all */
         seen = ones(g, m->batch, 1);
     }
-    sg_tid state = widen(g, m->state_in, m->max_state), action = widen(g, m->action_in, m->max_action);
-    sg_tid noise = sg_randn(g, sg_float(g), 3, noise_size, 0), time = sample_time(g, m);
-    sg_tid share = sg_unsqueeze(g, sg_unsqueeze(g, time, 1), 2);
-    sg_tid of_noise = sg_mul(g, share, noise);
-    sg_tid of_action = sg_mul(g, sg_unary(g, SG_FN_AFFINE, share, -1.0, 1.0), action);
-    sg_tid noisy = sg_add(g, of_noise, of_action), target = sg_sub(g, noise, action);
+    sg_tid state = sg_pad_features(g, m->state_in, m->max_state),
+           action = sg_pad_features(g, m->action_in, m->max_action);
+    sg_flow flow = sg_flow_make(g, action);
     sg_module_begin(g, "model");
-    stream prefix = embed_prefix(g, m, images, seen, state), suffix = embed_suffix(g, m, noisy, time);
+    stream prefix = embed_prefix(g, m, images, seen, state), suffix = embed_suffix(g, m, flow.noisy, flow.time);
     sg_tid valid = sg_cat(g, 2, (sg_tid[]){prefix.valid, suffix.valid}, 1);
     sg_tid mask = block_mask(g, m, valid), positions = sg_add_scalar(g, sg_cumsum(g, valid, 1), -1.0);
     layers l = {.m = m, .prefix = prefix.embedded, .suffix = suffix.embedded};
     sg_tid out = sg_to(g, run_layers(g, &l, mask, positions), sg_float(g));
     out = sg_linear_apply(g, &m->action_out_proj, out);
     sg_module_end(g);
-    return loss_of(g, m, sg_binary(g, SG_FN_SQUARED_DIFF, target, out, 0));
+    return loss_of(g, m, sg_binary(g, SG_FN_SQUARED_DIFF, flow.target, out, 0));
 }

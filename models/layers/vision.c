@@ -141,7 +141,11 @@ static sg_tid embed(sg_graph *g, const sg_vision *vision, sg_tid image) {
 sg_tid sg_vision_apply(sg_graph *g, const sg_vision *vision, sg_tid image) {
     sg_tid x = embed(g, vision, image);
     sg_module_begin(g, "encoder");
-    for (int64_t i = 0; i < vision->config.layers; i++) x = layer_apply(g, &vision->layers[i], &vision->config, x);
+    for (int64_t i = 0; i < vision->config.layers; i++) {
+        sg_checkpoint_begin_if(g, vision->config.checkpoint);
+        x = layer_apply(g, &vision->layers[i], &vision->config, x);
+        sg_checkpoint_end_if(g, vision->config.checkpoint);
+    }
     sg_module_end(g);
     return sg_layer_norm_apply(g, &vision->norm, x);
 }

@@ -9,6 +9,7 @@ typedef struct sg_vision_config {
     int64_t side;  /* pixels of the square image's side */
     int64_t patch; /* pixels of a patch's side */
     int64_t width, feedforward, heads, layers;
+    bool checkpoint; /* each layer is a checkpointed segment (models/graph.h) */
 } sg_vision_config;
 
 typedef struct sg_vision_layer {

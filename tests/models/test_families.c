@@ -474,7 +474,7 @@ static void refuses_setting(const char *policy, const char *key, const char *val
 static void test_impossible_requests(void **state) {
     (void)state;
     refuses(&(sg_policy_request){.policy = "atc"}, "unknown policy 'atc': did you mean 'act'?");
-    refuses(&(sg_policy_request){.policy = "diffusion"}, "Known policies: act, smolvla, ppo, mlp, transformer");
+    refuses(&(sg_policy_request){.policy = "diffusion"}, "Known policies: act, smolvla, pi0, pi05, ppo, mlp, transformer");
     refuses(&(sg_policy_request){.policy = NULL}, "unknown policy ''");
     refuses(&(sg_policy_request){.policy = "act", .batch = -1}, "batch -1 is outside 1 to");
     refuses(&(sg_policy_request){.policy = "act", .batch = 1000000000000}, "batch 1000000000000 is outside 1 to");

@@ -19,7 +19,7 @@ typedef struct pair {
     const char *name, *value;
 } pair;
 
-enum { MAX_PAIRS = 32 };
+enum { MAX_PAIRS = 40 };
 
 static const pair ACT[] = {
     {"cameras", "1"},
@@ -88,6 +88,18 @@ static const pair SMOLVLA[] = {SMOLVLA_SIZES, {0}};
 static const pair SMOLVLA_VISION_FROZEN[] = {SMOLVLA_SIZES, {"train_expert_only", "false"}, {0}};
 static const pair SMOLVLA_UNFROZEN[] = {
     SMOLVLA_SIZES, {"train_expert_only", "false"}, {"freeze_vision_encoder", "false"}, {0}};
+#define PI_SIZES                                                                                                       \
+    {"cameras", "2"}, {"image_height", "32"}, {"image_width", "40"}, {"state_dim", "3"}, {"action_dim", "2"},          \
+        {"max_state_dim", "4"}, {"max_action_dim", "5"}, {"chunk_size", "3"}, {"tokenizer_max_length", "3"},           \
+        {"image_resolution", "8,8"}, {"num_hidden_layers", "2"}, {"text_hidden_size", "12"},                           \
+        {"text_intermediate_size", "10"}, {"expert_hidden_size", "8"}, {"expert_intermediate_size", "6"},              \
+        {"num_attention_heads", "2"}, {"num_key_value_heads", "1"}, {"head_dim", "4"}, {"vocab_size", "13"},           \
+        {"vision_hidden_size", "8"}, {"vision_intermediate_size", "10"}, {"vision_num_hidden_layers", "2"},            \
+        {"vision_num_attention_heads", "2"}, {                                                                         \
+        "vision_patch_size", "4"                                                                                       \
+    }
+static const pair PI[] = {PI_SIZES, {0}};
+static const pair PI_EXPERT[] = {PI_SIZES, {"train_expert_only", "true"}, {"empty_cameras", "1"}, {0}};
 static const pair PPO[] = {
     {"actor_obs", "7"},
     {"critic_obs", "9"},
@@ -185,6 +197,9 @@ static const struct {
     [SG_SMALL_SMOLVLA] = {"SmolVLA", "smolvla", SMOLVLA},
     [SG_SMALL_SMOLVLA_VISION_FROZEN] = {"SmolVLA, vision frozen", "smolvla", SMOLVLA_VISION_FROZEN},
     [SG_SMALL_SMOLVLA_UNFROZEN] = {"SmolVLA, unfrozen", "smolvla", SMOLVLA_UNFROZEN},
+    [SG_SMALL_PI0] = {"pi0", "pi0", PI},
+    [SG_SMALL_PI05] = {"pi05", "pi05", PI},
+    [SG_SMALL_PI05_EXPERT] = {"pi05, expert only", "pi05", PI_EXPERT},
     [SG_SMALL_PPO] = {"PPO", "ppo", PPO},
     [SG_SMALL_PPO_UNCLIPPED] = {"PPO, value not clipped", "ppo", PPO_UNCLIPPED},
     [SG_SMALL_MLP] = {"mlp", "mlp", MLP},
@@ -209,9 +224,11 @@ sg_training *sg_small_build(sg_small which, const sg_small_setting *setting, con
     sg_setting settings[MAX_PAIRS];
     size_t n = 0;
     for (const pair *p = SMALL[which].pairs; p->name; p++) {
-        assert_true(n + 1 < MAX_PAIRS);
+        assert_true(n + 3 < MAX_PAIRS);
         settings[n++] = (sg_setting){p->name, p->value, ORIGIN};
     }
+    if (options->checkpointing) settings[n++] = (sg_setting){"gradient_checkpointing", "true", ORIGIN};
+    if (options->scope) settings[n++] = (sg_setting){"checkpointing_scope", options->scope, ORIGIN};
     if (!options->clip) settings[n++] = (sg_setting){"grad_clip_norm", "0", ORIGIN};
     sg_policy_request request = {.policy = SMALL[which].policy,
                                  .framework = setting->framework,

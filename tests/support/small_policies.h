@@ -11,6 +11,9 @@ typedef enum sg_small {
     SG_SMALL_SMOLVLA,
     SG_SMALL_SMOLVLA_VISION_FROZEN,
     SG_SMALL_SMOLVLA_UNFROZEN,
+    SG_SMALL_PI0,
+    SG_SMALL_PI05,
+    SG_SMALL_PI05_EXPERT, /* only the expert is trained; a blank camera */
     SG_SMALL_PPO,
     SG_SMALL_PPO_UNCLIPPED, /* the value's change is not clipped; a wider critic, a shorter horizon: it can be learnt */
     SG_SMALL_MLP,
@@ -37,6 +40,8 @@ extern const sg_small_setting SG_SMALL_SETTING[SG_SMALL_SETTINGS];
 typedef struct sg_small_options {
     int64_t batch, accumulation, ranks;
     bool clip;
+    bool checkpointing; /* gradient_checkpointing=true */
+    const char *scope;  /* checkpointing_scope, or NULL */
     const char *precision, *sharding;
 } sg_small_options;
 
