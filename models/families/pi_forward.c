@@ -249,7 +249,8 @@ sg_tid sg_pi_forward(sg_graph *g, void *policy) {
     l.x[SUFFIX] = sg_to(g, suffix.embedded, m->dtype);
     l.x[PREFIX] = sg_to(g, prefix.embedded, m->dtype);
     sg_tid valid = join(g, prefix.valid, suffix.valid), starts = join(g, prefix.starts, suffix.starts);
-    sg_tid mask = sg_block_mask(g, starts, valid), positions = sg_add_scalar(g, sg_cumsum(g, valid, 1), -1.0);
+    bool additive = sg_graph_profile(g)->framework == SG_FRAMEWORK_PYTORCH_EAGER;
+    sg_tid mask = sg_block_mask(g, starts, valid, additive), positions = sg_add_scalar(g, sg_cumsum(g, valid, 1), -1.0);
     l.attention = sg_gemma_attention_make(g, m->text_config.head, positions, mask);
     sg_tid out = sg_slice(g, run_stack(g, &l), 1, sg_pi_suffix(m) - m->chunk, m->chunk);
     out = project(g, m, &m->action_out_proj, sg_to(g, out, sg_float(g)));

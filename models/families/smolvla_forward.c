@@ -76,7 +76,7 @@ static sg_tid block_mask(sg_graph *g, const sg_smolvla *m, sg_tid valid) {
     int64_t prefix = sg_smolvla_prefix(m);
     sg_tid start[] = {sg_expand(g, m->no_block, 2, (int64_t[]){m->batch, prefix - 1}),
                       sg_expand(g, m->new_block, 2, (int64_t[]){m->batch, 1 + m->chunk})};
-    return sg_block_mask(g, sg_cat(g, 2, start, 1), valid);
+    return sg_block_mask(g, sg_cat(g, 2, start, 1), valid, true);
 }
 
 static sg_tid part_of_mask(sg_graph *g, sg_tid mask, int64_t from, int64_t rows, int64_t columns) {

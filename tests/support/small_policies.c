@@ -88,10 +88,11 @@ static const pair SMOLVLA[] = {SMOLVLA_SIZES, {0}};
 static const pair SMOLVLA_VISION_FROZEN[] = {SMOLVLA_SIZES, {"train_expert_only", "false"}, {0}};
 static const pair SMOLVLA_UNFROZEN[] = {
     SMOLVLA_SIZES, {"train_expert_only", "false"}, {"freeze_vision_encoder", "false"}, {0}};
+/* The shortest period is longer than openpi's 0.004: that one turns a time's rounding into 1,600 times as much. */
 #define PI_SIZES                                                                                                       \
     {"cameras", "2"}, {"image_height", "32"}, {"image_width", "40"}, {"state_dim", "3"}, {"action_dim", "2"},          \
         {"max_state_dim", "4"}, {"max_action_dim", "5"}, {"chunk_size", "3"}, {"tokenizer_max_length", "3"},           \
-        {"image_resolution", "8,8"}, {"num_hidden_layers", "2"}, {"text_hidden_size", "12"},                           \
+        {"image_resolution", "8,8"}, {"min_period", "0.1"}, {"num_hidden_layers", "2"}, {"text_hidden_size", "12"},    \
         {"text_intermediate_size", "10"}, {"expert_hidden_size", "8"}, {"expert_intermediate_size", "6"},              \
         {"num_attention_heads", "2"}, {"num_key_value_heads", "1"}, {"head_dim", "4"}, {"vocab_size", "13"},           \
         {"vision_hidden_size", "8"}, {"vision_intermediate_size", "10"}, {"vision_num_hidden_layers", "2"},            \
