@@ -1,4 +1,5 @@
 /* bench: the ceilings of this machine's devices, one benchmark at a time. */
+#include "cli/bench_ops.h"
 #include "cli/bench_report.h"
 #include "cli/commands.h"
 #include "cli/device_choice.h"
@@ -30,7 +31,7 @@ static sg_code kind_of(const sg_args *args, sg_bench_kind *kind, sg_status *stat
     for (int k = 0; k < SG_BENCH_KINDS; k++) known[k] = sg_bench_name((sg_bench_kind)k);
     if (args->positional.n == 0)
         return sg_fail(status, SG_BAD_INPUT,
-                       "bench what? gemm, memory, copy, launch or collective, such as 'stepgauge "
+                       "bench what? gemm, memory, copy, launch, collective or ops, such as 'stepgauge "
                        "bench gemm'");
     if (args->positional.n > 1)
         return sg_fail(status, SG_BAD_INPUT, "'bench' runs one benchmark at a time, '%.32s' is one too many",
@@ -42,7 +43,7 @@ static sg_code kind_of(const sg_args *args, sg_bench_kind *kind, sg_status *stat
     }
     const char *near = sg_nearest(args->positional.value[0], known, SG_BENCH_KINDS);
     return sg_fail(status, SG_BAD_INPUT,
-                   "there is no benchmark '%.64s'%s%s%s; there are gemm, memory, copy, launch and collective",
+                   "there is no benchmark '%.64s'%s%s%s; there are gemm, memory, copy, launch, collective and ops",
                    args->positional.value[0], near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
@@ -60,6 +61,13 @@ static sg_code check_options(const sg_args *a, sg_bench_kind kind, sg_status *st
         return sg_fail(status, SG_BAD_INPUT, "'bench %s' takes no --machine: the data sheet is for gemm's ceiling",
                        name);
     return SG_OK;
+}
+
+static sg_code check_ops_options(const sg_args *a, sg_status *status) {
+    if (!a->ranks.n && !a->precision && !a->sizes.n && !a->machine) return SG_OK;
+    return sg_fail(status, SG_BAD_INPUT,
+                   "'bench ops' takes no --ranks, --gpus, --precision, --sizes or --machine: it times the operations "
+                   "of training steps as they are on one device");
 }
 
 /* "fp32,bf16" */
@@ -257,6 +265,10 @@ int sg_cmd_bench(const sg_args *args) {
     sg_status status;
     session s = {.args = args, .stop = sg_interrupt_flag()};
     s.report.args = args;
+    if (args->positional.n == 1 && strcmp(args->positional.value[0], "ops") == 0) {
+        sg_code refused = check_ops_options(args, &status);
+        return refused ? sg_show_error(args, &status) : sg_bench_ops(args);
+    }
     sg_code code = kind_of(args, &s.report.kind, &status);
     if (!code) code = check_options(args, s.report.kind, &status);
     if (!code && s.report.kind == SG_BENCH_COLLECTIVE) code = join_ranks(&s, &status);
