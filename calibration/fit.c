@@ -3,6 +3,7 @@
 #include "calibration/fit_laws.h"
 #include "calibration/fit_probe.h"
 #include "calibration/fit_rates.h"
+#include "calibration/fit_shapes.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -96,6 +97,7 @@ static const char *gpu_of(const sg_run *run) {
 static sg_code start_machine(const sg_run *run, const sg_machine *prior, sg_machine *m, sg_status *status) {
     *m = *prior;
     m->covariance = NULL;
+    m->measured = sg_measured_share(prior->measured);
     if (prior->covariance) {
         size_t bytes = (size_t)SG_M_COUNT * SG_M_COUNT * sizeof(double);
         m->covariance = malloc(bytes);
@@ -146,6 +148,7 @@ static sg_code fit_points(sg_fit *fit, const sg_run *run, const sg_point *const 
     (void)snprintf(origin, sizeof origin, "fit of %zu measured point(s), %s", n, date);
     (void)snprintf(fit->machine.fitted_from, sizeof fit->machine.fitted_from, "%s", origin);
     sg_code code = sg_fit_rates(points, n, origin, &fit->machine, status);
+    if (code == SG_OK) code = sg_fit_shapes(points, n, &fit->machine, status);
     if (code == SG_OK) code = read_constants(points, n, origin, &fit->machine, status);
     if (code == SG_OK && options->probe_file) code = sg_fit_probe(options->probe_file, fit, status);
     if (code == SG_OK) code = sg_fit_laws(fit, points, n, status);

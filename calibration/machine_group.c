@@ -44,6 +44,25 @@ static sg_code set_parameters(sg_h5tree *group, const sg_machine *m, sg_status *
     return code;
 }
 
+/* Families as reals, which hold them exactly. */
+static sg_code set_measured(sg_h5tree *group, const sg_machine *m, sg_status *status) {
+    size_t n;
+    const sg_measured_shape *shapes = sg_measured_shapes(m->measured, &n);
+    if (!n) return SG_OK;
+    enum { FIELDS = SG_SHAPE_PLACES + 2 };
+    double *values = reallocarray(NULL, n, FIELDS * sizeof *values);
+    if (!values) return sg_fail_memory(status, n * FIELDS * sizeof *values, "measured shapes");
+    for (size_t i = 0; i < n; i++) {
+        double *row = values + i * FIELDS;
+        row[0] = shapes[i].shape.family;
+        memcpy(row + 1, shapes[i].shape.at, sizeof shapes[i].shape.at);
+        row[FIELDS - 1] = shapes[i].log_ratio;
+    }
+    sg_code code = sg_h5tree_set_doubles(group, "measured_shapes", values, n * FIELDS, status);
+    free(values);
+    return code;
+}
+
 sg_code sg_machine_to_group(const sg_machine *m, sg_h5tree *root, sg_status *status) {
     sg_h5tree *g = NULL;
     sg_code code = sg_h5tree_group(root, "machine", &g, status);
@@ -64,6 +83,7 @@ sg_code sg_machine_to_group(const sg_machine *m, sg_h5tree *root, sg_status *sta
     if (!code) code = sg_h5tree_set_f64(g, "l2_bytes", m->l2_bytes, status);
     if (!code) code = sg_h5tree_set_f64(g, "board_w", m->board_w, status);
     if (!code) code = sg_machine_tiles_to_group(m, g, status);
+    if (!code) code = set_measured(g, m, status);
     return code ? code : set_parameters(g, m, status);
 }
 
@@ -212,6 +232,28 @@ static sg_code set_covariance(sg_machine *m, const columns *c, sg_status *status
     return SG_OK;
 }
 
+static sg_code get_measured(const sg_h5tree *g, sg_machine *m, sg_status *status) {
+    enum { FIELDS = SG_SHAPE_PLACES + 2 };
+    const sg_h5tree_value *found = sg_h5tree_value_of(g, "measured_shapes", SG_H5TREE_DOUBLES);
+    if (!found) return SG_OK;
+    if (found->n % FIELDS) return sg_fail(status, SG_BAD_INPUT, "measured_shapes are no rows of %d numbers", FIELDS);
+    size_t n = found->n / FIELDS;
+    sg_measured_shape *shapes = reallocarray(NULL, n ? n : 1, sizeof *shapes);
+    if (!shapes) return sg_fail_memory(status, n * sizeof *shapes, "measured shapes");
+    sg_code code = SG_OK;
+    for (size_t i = 0; i < n && !code; i++) {
+        const double *row = found->doubles + i * FIELDS;
+        if (!(row[0] >= 0 && row[0] <= UINT32_MAX) || !(fabs(row[FIELDS - 1]) < 20))
+            code = sg_fail(status, SG_BAD_INPUT, "measured shape %zu is out of range", i + 1);
+        else
+            shapes[i] = (sg_measured_shape){.shape.family = (uint32_t)row[0], .log_ratio = row[FIELDS - 1]};
+        memcpy(shapes[i].shape.at, row + 1, sizeof shapes[i].shape.at);
+    }
+    if (!code) code = sg_measured_make(shapes, n, &m->measured, status);
+    free(shapes);
+    return code;
+}
+
 sg_code sg_machine_from_group(const sg_h5tree *root, sg_machine *machine, sg_status *status) {
     sg_machine_init(machine);
     const sg_h5tree *g = sg_h5tree_find(root, "machine");
@@ -222,6 +264,7 @@ sg_code sg_machine_from_group(const sg_h5tree *root, sg_machine *machine, sg_sta
     for (size_t i = 0; i < c.n && !code; i++)
         if (c.id[i] >= 0) code = set_parameter(machine, &c, i, status);
     if (!code && c.covariance) code = set_covariance(machine, &c, status);
+    if (!code) code = get_measured(g, machine, status);
     if (!code) return SG_OK;
     sg_machine_clear(machine);
     return sg_fail_in(status, "reading a machine");

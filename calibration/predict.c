@@ -70,6 +70,7 @@ static sg_code own_machine(sg_predictor *p, sg_predict_work *w, const sg_machine
     const sg_framework_numbers *numbers = NULL;
     w->machine = *machine;
     w->machine.covariance = NULL;
+    w->machine.measured = sg_measured_share(machine->measured);
     sg_code code = SG_OK;
     if (w->options->framework)
         numbers = w->options->framework;

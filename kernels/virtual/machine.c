@@ -28,6 +28,8 @@ void sg_machine_init(sg_machine *machine) {
 void sg_machine_clear(sg_machine *machine) {
     free(machine->covariance);
     machine->covariance = NULL;
+    sg_measured_release(machine->measured);
+    machine->measured = NULL;
 }
 
 sg_code sg_machine_covariance_make(sg_machine *machine, sg_status *status) {

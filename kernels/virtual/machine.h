@@ -6,6 +6,7 @@
 #define SG_KERNELS_VIRTUAL_MACHINE_H
 
 #include "kernels/device.h"
+#include "kernels/virtual/measured.h"
 
 /* Bandwidth-bound kernels beyond bytes at a share of the bandwidth (price_rows.c). Each may be missing: its term is then
  * left out. "Nominal": the distinct bytes of inputs and outputs. Forms after facts measured on seven GPUs, float32. */
@@ -207,6 +208,9 @@ typedef struct sg_machine {
     /* Covariance of log parameters where a fit made one (row-major SG_M_COUNT squared), else NULL: then log_sd and groups
      * stand for it. Owned by whoever made the machine; sg_machine_clear frees it. */
     double *covariance;
+    /* What the model misses at measured shapes; NULL: nothing was measured. Shared: a copy that is cleared must have its own
+     * share (sg_measured_share). */
+    sg_measured *measured;
     char fitted_from[256]; /* run file, date; empty for a data sheet */
 } sg_machine;
 

@@ -86,12 +86,16 @@ sg_code sg_price_needs_product(const sg_machine *machine, const sg_op *op, sg_st
     return code;
 }
 
-/* Applies the framework factor; NULL gradient: not wanted. */
-static sg_code finish(const sg_machine *machine, const sg_op *op, const sg_priced *t, double *seconds, double *gradient,
-                      sg_status *status) {
+/* Applies what measured shapes tell of ops in steps, and the framework factor; NULL gradient: not wanted. */
+static sg_code finish(const sg_machine *machine, const sg_op *op, bool in_step, const sg_priced *t, double *seconds,
+                      double *gradient, sg_status *status) {
     sg_op_class cls = sg_op_class_of(op);
     sg_machine_id eff = sg_machine_eff_of(cls), factor = sg_machine_factor_of(cls);
     double f = machine->p[factor].value;
+    if (in_step && machine->measured) {
+        const sg_shape shape = sg_shape_of_op(op);
+        f *= exp(sg_measured_log_ratio(machine->measured, &shape));
+    }
     bool low = sg_machine_low_precision(op);
     if (low) f *= machine->p[SG_M_FACTOR_LOW_PRECISION].value;
     *seconds = t->seconds * f;
@@ -118,7 +122,7 @@ sg_code sg_machine_price(const sg_machine *machine, const sg_op *op, double *sec
     sg_priced t;
     sg_code code = needs_of_class(machine, op, status);
     if (!code) code = price_by_class(machine, op, &t, status);
-    return code ? code : finish(machine, op, &t, seconds, gradient, status);
+    return code ? code : finish(machine, op, true, &t, seconds, gradient, status);
 }
 
 sg_code sg_machine_price_alone(const sg_machine *machine, const sg_op *op, double *seconds, double *gradient,
@@ -127,5 +131,5 @@ sg_code sg_machine_price_alone(const sg_machine *machine, const sg_op *op, doubl
     sg_cost cost = sg_op_cost(op);
     sg_code code = needs_of_class(machine, op, status);
     if (!code) code = sg_price_rows(machine, op, &cost, true, &t, status);
-    return code ? code : finish(machine, op, &t, seconds, gradient, status);
+    return code ? code : finish(machine, op, false, &t, seconds, gradient, status);
 }

@@ -69,6 +69,7 @@ sg_code sg_tape_price(const sg_tape *tape, const sg_machine *machine, sg_tape_pr
     } else {
         p->machine = *machine;
         p->machine.covariance = NULL;
+        p->machine.measured = sg_measured_share(machine->measured); /* whoever compares machines compares its address */
         code = price_all(tape, p, status);
     }
     if (!code) return SG_OK;
@@ -83,5 +84,6 @@ void sg_tape_prices_close(sg_tape_prices *prices) {
     free(prices->first);
     free(prices->id);
     free(prices->by_log);
+    sg_measured_release(prices->machine.measured);
     free(prices);
 }
