@@ -20,6 +20,16 @@ const char *sg_collective_row_read(const sg_csv_table *table, size_t line, sg_co
 sg_code sg_collective_fit(const sg_collective_row *rows, size_t n, const char *source, sg_machine *machine,
                           sg_status *status);
 
+/* The machine's link.spread, from fits without each of five folds of the rows (sg_validate_fold by ranks and bytes). Sizes
+ * with fewer than ten rows stay 0, unknown. machine: the prior. */
+sg_code sg_collective_left_out(const sg_collective_row *rows, size_t n, const sg_machine *machine,
+                               double spread[SG_LINK_SIZES], sg_status *status);
+
+/* The machine without anything that a fit of collectives finds out, as a prior that does not know these rows. */
+void sg_collective_forget(sg_machine *machine);
+/* A row's fold of so many. */
+int sg_collective_fold(const sg_collective_row *row, int folds);
+
 /* Half width, in log units, that holds a share `interval` of the residuals of those rows that are nearest to (ranks, bytes)
  * among n rows. log_residual[n]: log(fitted / measured). NAN without rows. */
 double sg_collective_spread(const sg_collective_row *rows, const double *log_residual, size_t n, int ranks,

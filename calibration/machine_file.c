@@ -7,6 +7,7 @@
 
 #include "calibration/config_dir.h"
 #include "calibration/machine_group.h"
+#include "calibration/machine_link.h"
 #include "calibration/machine_match.h"
 #include "calibration/machine_tiles.h"
 
@@ -139,7 +140,7 @@ sg_code sg_machine_from_tree(const sg_tree *tree, const char *name, const char *
     static const char *const keys[] = {
         "title",      "device_class", "bf16",         "fp16",    "tf32",       "caching_allocator",
         "units",      "vcpus",        "memory_bytes", "priors",  "parameters", "compute_capability",
-        "fp32_lanes", "memory_type",  "l2_bytes",     "board_w", "tiles"};
+        "fp32_lanes", "memory_type",  "l2_bytes",     "board_w", "tiles", "link"};
     const sg_node *root = sg_tree_root(tree), *parameters = NULL;
     sg_machine m;
     sg_machine_init(&m);
@@ -161,6 +162,8 @@ sg_code sg_machine_from_tree(const sg_tree *tree, const char *name, const char *
     if (!code) code = read_silicon(tree, root, &m, status);
     if (!code) code = read_priors(tree, root, config_dir, 0, &m, status);
     if (!code) code = sg_machine_tiles_read(tree, root, &m, status);
+    if (!code && sg_node_get(root, "link"))
+        code = sg_machine_link_read(tree, sg_node_get(root, "link"), config_dir, &m, status);
     if (!code) code = sg_node_child(tree, root, "parameters", SG_NODE_MAP, &parameters, status);
     if (!code) code = sg_machine_parameters_read(tree, parameters, &m, status);
     if (!code) *machine = m;
@@ -188,7 +191,8 @@ static sg_code load_sheet(const char *path, const char *config_dir, sg_machine *
     stem_of(path, name, sizeof name);
     /* the folder is needed for priors alone: a sheet that stands on its own works without */
     dir[0] = 0;
-    if (sg_node_get(sg_tree_root(tree), "priors")) code = sg_config_dir(config_dir, dir, sizeof dir, status);
+    if (sg_node_get(sg_tree_root(tree), "priors") || sg_node_get(sg_tree_root(tree), "link"))
+        code = sg_config_dir(config_dir, dir, sizeof dir, status);
     if (!code) code = sg_machine_from_tree(tree, name, dir, machine, status);
     sg_tree_free(tree);
     return code;

@@ -13,6 +13,7 @@
  *   priors: [cuda]                   # optional: configs/priors/<name>.yaml, in order; own parameters win; a prior has
  *                                    # priors, tiles and parameters, as a sheet has them
  *   tiles: {linear: [128x128, 64x128], batched: [128x128]}   # optional, of fp32 products: calibration/machine_tiles.h
+ *   link: pcie4-host                 # optional: configs/links/<name>.yaml, or what such a file holds
  *   parameters:                      # names: kernels/virtual/machine.h
  *     memory_bandwidth: {value: 300e9, log_sd: 0.05, group: memory, source: "data sheet, 2024-11-15"}
  * Every parameter says its source. `group` (optional) names what it errs together with. */

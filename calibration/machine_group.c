@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "calibration/machine_link.h"
+
 const sg_file_format sg_machine_format = {.name = "stepgauge-machine", .what = "machine file", .version = 1};
 
 /* ---- writing ------------------------------------------------------------------------------------------------------- */
@@ -84,6 +86,7 @@ sg_code sg_machine_to_group(const sg_machine *m, sg_h5tree *root, sg_status *sta
     if (!code) code = sg_h5tree_set_f64(g, "board_w", m->board_w, status);
     if (!code) code = sg_machine_tiles_to_group(m, g, status);
     if (!code) code = set_measured(g, m, status);
+    if (!code) code = sg_machine_link_to_group(&m->link, g, status);
     return code ? code : set_parameters(g, m, status);
 }
 
@@ -130,6 +133,7 @@ static sg_code get_facts(const sg_h5tree *g, sg_machine *m, sg_status *status) {
     if (!code) code = sg_h5tree_get_f64(g, "vcpus", &m->vcpus, status);
     if (!code) code = get_silicon(g, m, status);
     if (!code) code = sg_machine_tiles_from_group(g, m, status);
+    if (!code) code = sg_machine_link_from_group(g, &m->link, status);
     if (code) return code;
     if (units < 0 || units > 1 << 20) return sg_fail(status, SG_BAD_INPUT, "units is out of range");
     if (!(m->vcpus >= 0 && m->vcpus <= 1e5)) return sg_fail(status, SG_BAD_INPUT, "vcpus is out of range");

@@ -11,9 +11,12 @@
 #include "calibration/width.h"
 #include "kernels/virtual/price.h"
 
-/* Names of the table's servers: the machine whose data sheet their GPUs have. Both have eight GPUs: A100s on NVSwitch, V100s on
- * the hybrid mesh (rates by number of ranks tell). */
-static const struct { const char *name, *slug; } servers[] = {{"a100", "a100-sxm-40gb"}, {"v100", "v100-sxm-16gb"}};
+/* Names of the table's servers: the machine whose data sheet their GPUs have (eight A100 on NVSwitch, eight V100 on the
+ * hybrid mesh: rates by number of ranks tell), and the sheet's NVLink rate, one direction. */
+static const struct {
+    const char *name, *slug;
+    double link_rate;
+} servers[] = {{"a100", "a100-sxm-40gb", 300e9}, {"v100", "v100-sxm-16gb", 150e9}};
 
 typedef struct server {
     char name[64]; /* in the table */
@@ -45,9 +48,11 @@ static sg_validated blank(const sg_csv_table *t, size_t line) {
     return v;
 }
 
-/* Wire time at the rate of a very large vector: nothing of the transition that a fit would know. */
-static double roofline(const sg_machine *sheet, const sg_collective_row *row) {
+/* Wire time at the rate that the sheet states, nothing fitted. */
+static double roofline(const char *name, const sg_machine *sheet, const sg_collective_row *row) {
     double rate = sheet->p[SG_M_COLLECTIVE_BUSBW].value;
+    for (size_t i = 0; i < sizeof servers / sizeof *servers; i++)
+        if (strcmp(servers[i].name, name) == 0) rate = servers[i].link_rate;
     return 2 * row->bytes * (row->ranks - 1) / row->ranks / rate;
 }
 
@@ -68,13 +73,13 @@ static sg_code skip(const sg_csv_table *t, size_t line, const sg_collective_row 
 }
 
 static sg_code add(const sg_csv_table *t, const server *s, size_t i, double predicted, double half_width,
-                   const sg_machine *sheet, sg_validation *into, sg_status *status) {
+                   sg_validation *into, sg_status *status) {
     sg_validated v = blank(t, s->line[i]);
     complete(&v, &s->row[i]);
     v.predicted = predicted;
     v.low = predicted * exp(-half_width);
     v.high = predicted * exp(half_width);
-    v.roofline = roofline(sheet, &s->row[i]);
+    v.roofline = roofline(s->name, &s->machine, &s->row[i]);
     return sg_validation_add(into, &v, status);
 }
 
@@ -93,7 +98,7 @@ static sg_code as_shipped(const sg_csv_table *t, const server *s, double interva
         }
         sg_figure f = sg_figure_make(price.seconds, (sg_log_sd){.model = sg_width_of_collective(&s->machine, r->bytes)},
                                      SG_EVIDENCE_CALIBRATED, interval);
-        code = add(t, s, i, price.seconds, log(f.high / f.value), &s->machine, into, status);
+        code = add(t, s, i, price.seconds, log(f.high / f.value), into, status);
     }
     return code;
 }
@@ -107,11 +112,9 @@ typedef struct seen {
 
 static int by_hash(const void *x, const void *y) {
     const sg_collective_row *a = x, *b = y;
-    char key[2][64];
-    (void)snprintf(key[0], sizeof key[0], "%d %.0f", a->ranks, a->bytes);
-    (void)snprintf(key[1], sizeof key[1], "%d %.0f", b->ranks, b->bytes);
-    int ha = sg_validate_fold(key[0], 1 << 30), hb = sg_validate_fold(key[1], 1 << 30);
-    return ha != hb ? (ha > hb) - (ha < hb) : strcmp(key[0], key[1]);
+    int of_a = sg_collective_fold(a, 1 << 30), of_b = sg_collective_fold(b, 1 << 30);
+    if (of_a != of_b) return (of_a > of_b) - (of_a < of_b);
+    return a->ranks != b->ranks ? a->ranks - b->ranks : (a->bytes > b->bytes) - (a->bytes < b->bytes);
 }
 
 static void see(const server *s, int fold, int calibration_rows, seen *known) {
@@ -126,14 +129,8 @@ static void see(const server *s, int fold, int calibration_rows, seen *known) {
 static sg_code without_fold(const sg_csv_table *t, const server *s, int fold, const sg_validate_options *options,
                             seen *known, sg_validation *into, sg_status *status) {
     sg_machine fitted = s->machine;
-    for (int n = 0; n <= SG_LINK_RANKS; n++) {
-        fitted.link.by_ranks[n].start = fitted.link.by_ranks[n].time = 1;
-        fitted.link.by_ranks[n].power = 0;
-    }
     /* a prior that knew these rows would know the left-out ones too */
-    static const sg_machine_id own[] = {SG_M_COLLECTIVE_LATENCY_S, SG_M_COLLECTIVE_RANK_S, SG_M_COLLECTIVE_BUSBW,
-                                        SG_M_COLLECTIVE_LOCAL, SG_M_COLLECTIVE_POWER};
-    for (size_t k = 0; k < sizeof own / sizeof *own; k++) fitted.p[own[k]].value = NAN;
+    sg_collective_forget(&fitted);
     see(s, fold, options->calibration_rows, known);
     sg_code code = sg_collective_fit(known->row, known->n, "all-reduce times", &fitted, status);
     sg_priced price;
@@ -147,7 +144,7 @@ static sg_code without_fold(const sg_csv_table *t, const server *s, int fold, co
         code = sg_price_collective(&fitted, SG_ALL_REDUCE, r->bytes, r->ranks, &price, status);
         double half = sg_collective_spread(known->row, known->log_residual, known->n, r->ranks, r->bytes,
                                            options->interval > 0 ? options->interval : 0.9);
-        if (!code) code = add(t, s, i, price.seconds, half, &s->machine, into, status);
+        if (!code) code = add(t, s, i, price.seconds, half, into, status);
     }
     return code;
 }
@@ -205,9 +202,7 @@ static sg_code gather(const sg_csv_table *t, const char *name, const sg_validate
             code = skip(t, i, r, "more ranks than one node: no law over nodes is fitted", into, status);
             continue;
         }
-        char key[160];
-        (void)snprintf(key, sizeof key, "%.60s %d %.0f", name, r->ranks, r->bytes);
-        s->fold[s->n] = sg_validate_fold(key, options->folds > 0 ? options->folds : 5);
+        s->fold[s->n] = sg_collective_fold(r, options->folds > 0 ? options->folds : 5);
         s->line[s->n++] = i;
     }
     return code;

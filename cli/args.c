@@ -317,7 +317,8 @@ static sg_code check_taken(const char *name, const bool *given, sg_status *statu
 static sg_code check_read(const sg_args *args, sg_status *status) {
     const char *command = args->command ? args->command : "";
     bool at_once = strcmp(command, "predict") == 0 || strcmp(command, "inspect") == 0 || strcmp(command, "plan") == 0;
-    bool any_device = strcmp(command, "bench") == 0; /* knows further modules */
+    bool table = strcmp(command, "fit") == 0 && args->collectives.n; /* a device of the table */
+    bool any_device = strcmp(command, "bench") == 0 || table;        /* bench: knows further modules */
     if (args->device && !any_device && strcmp(args->device, "cpu") != 0 && strcmp(args->device, "cuda") != 0)
         return sg_fail(status, SG_BAD_INPUT, "--device '%.64s': cpu or cuda is expected", args->device);
     if (strcmp(command, "devices") == 0 && args->positional.n)

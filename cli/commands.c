@@ -18,7 +18,7 @@ static const sg_command commands[] = {
      "stepgauge bench gemm --sizes 1024,5000 --precision fp32,bf16", "bnrdchtwoj", sg_cmd_bench},
     {"fit", "fit run.h5 [POLICY] [-o machine.h5] [--probe FILE] [--log FILE]",
      "Fit a machine and the law of the step to measurements", "stepgauge fit run.h5 --probe probe.json -o here.h5",
-     "ogwpnrdhmj", sg_cmd_fit},
+     "ogwpnrdhmxj", sg_cmd_fit},
     {"predict", "predict POLICY --machine M [--batch B] [--gpus G]",
      "Step time, throughput and memory on a machine, with intervals",
      "stepgauge predict act --machine rtx-4090 --batch 8", "pnrwuj", sg_cmd_predict},

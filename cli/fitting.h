@@ -10,5 +10,8 @@
 sg_code sg_fitting(const sg_args *args, const sg_run *run, sg_fit *fit, sg_status *status);
 json_t *sg_json_fit(const sg_fit *fit, const sg_run *run);
 void sg_print_fit(const sg_fit *fit, const sg_run *run);
+/* fit --collectives: the link of a server from all-reduce times, as a file of configs/links/ on stdout; -o: the machine of
+ * --machine with it. Returns the exit status. */
+int sg_fitting_collectives(const sg_args *args);
 
 #endif
