@@ -102,7 +102,8 @@ void sg_hold_program(sg_graph *g, sg_tid tensor);
 /* Every trainable parameter has a gradient from the start (zeros), which no step drops; backward then adds to it:
  * `first_micro_step` is false. Behind the parameters, before the first program. Not with sharding. */
 void sg_gradients_persist(sg_graph *g);
-/* Behind the backward of a step that has no optimizer: with ranks the gradients are exchanged. Ends the step. */
+/* Behind the backward of a step that has no optimizer: parameters that it did not reach get zeros added, with ranks the
+ * gradients are exchanged. Ends the step. */
 void sg_gradients_done(sg_graph *g);
 
 /* Gradient checkpointing: what is recorded between the two keeps nothing for the backward and runs again there, with the same

@@ -1,7 +1,8 @@
-/* bert.c: BERT with a language-model head, as Hugging Face's BertLMHeadModel (transformers 4, attention as separate
- * calls). */
+/* bert.c: BERT, as Hugging Face's BertLMHeadModel, BertForPreTraining and BertForSequenceClassification (transformers 4,
+ * attention as separate calls). */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "models/families/language.h"
 #include "models/layers/gelu.h"
@@ -22,9 +23,13 @@ typedef struct bert {
     sg_tid words, position, type; /* [vocabulary, width], [positions, width], [types, width] */
     sg_norm_layer embedding_norm, head_norm;
     layer *layer;
+    bool predicts, pools; /* a token per place; something of the first token */
     sg_linear_layer transform;
     sg_tid head_bias; /* of the decoder, whose weight is the word embedding */
+    sg_linear_layer pooler, classifier;
 } bert;
+
+enum { CLASSES = 2 }; /* num_labels; the next segment follows or does not */
 
 static const sg_layer_style fp32 = {.dtype = SG_F32};
 
@@ -37,7 +42,9 @@ static void configure(sg_graph *g, bert *m, const sg_family_build *build) {
                 .positions = sg_option_int(o, "max_position_embeddings"),
                 .types = sg_option_int(o, "type_vocab_size"),
                 .eps = sg_option_real(o, "layer_norm_eps"),
-                .activation = sg_activation_of(sg_option_text(o, "hidden_act"))};
+                .activation = sg_activation_of(sg_option_text(o, "hidden_act")),
+                .predicts = strcmp(sg_option_text(o, "head"), "classification") != 0,
+                .pools = strcmp(sg_option_text(o, "head"), "lm") != 0};
     m->language = sg_language_make(g, build);
     m->hidden_dropout = sg_language_dropout(&m->language, sg_option_real(o, "hidden_dropout_prob"));
     m->attention_dropout = sg_language_dropout(&m->language, sg_option_real(o, "attention_probs_dropout_prob"));
@@ -66,6 +73,12 @@ static void parameters(sg_graph *g, bert *m) {
     m->type = sg_language_embedding(g, "embeddings.token_type_embeddings", m->types, m->width);
     m->embedding_norm = sg_layer_norm_make(g, "embeddings.LayerNorm", m->width, m->eps, fp32);
     for (int64_t i = 0; i < m->layers; i++) m->layer[i] = layer_make(g, m, i);
+    if (m->pools) {
+        m->pooler = sg_language_linear(g, "pooler.dense", m->width, m->width, true);
+        m->classifier =
+            sg_language_linear(g, m->predicts ? "cls.seq_relationship" : "classifier", m->width, CLASSES, true);
+    }
+    if (!m->predicts) return;
     m->head_bias = sg_param_constant(g, "cls.predictions.bias", 1, &m->language.vocabulary, 0.0, fp32);
     m->transform = sg_language_linear(g, "cls.predictions.transform.dense", m->width, m->width, true);
     m->head_norm = sg_layer_norm_make(g, "cls.predictions.transform.LayerNorm", m->width, m->eps, fp32);
@@ -118,10 +131,19 @@ static sg_tid layer_apply(sg_graph *g, const bert *m, const layer *l, sg_tid x, 
     return x;
 }
 
+static sg_tid classify(sg_graph *g, const bert *m, sg_tid x) {
+    sg_tid first = sg_linear_apply(g, &m->pooler, sg_select(g, x, 1, 0));
+    return sg_linear_apply(g, &m->classifier, sg_unary(g, SG_FN_TANH, first, 0, 0));
+}
+
 static sg_tid logits(sg_graph *g, void *policy) {
     const bert *m = policy;
     sg_tid mask = padding_mask(g, m), x = embed(g, m);
     for (int64_t i = 0; i < m->layers; i++) x = layer_apply(g, m, &m->layer[i], x, mask);
+    if (m->pools) {
+        sg_tid y = classify(g, m, x);
+        if (!m->predicts) return y;
+    }
     sg_module_begin(g, "cls.predictions");
     x = sg_activation_apply(g, m->activation, sg_linear_apply(g, &m->transform, x));
     x = sg_linear(g, sg_layer_norm_apply(g, &m->head_norm, x), m->words, m->head_bias);
@@ -136,6 +158,10 @@ void sg_bert_build(sg_graph *g, const sg_family_build *build) {
     if (m.language.tokens > m.positions) {
         sg_graph_fail(g, SG_BAD_INPUT, "sequence_length %lld is above max_position_embeddings %lld",
                       (long long)m.language.tokens, (long long)m.positions);
+        return;
+    }
+    if (!m.predicts && m.language.step != SG_LANGUAGE_INFERENCE) {
+        sg_graph_fail(g, SG_BAD_INPUT, "head classification has no loss over tokens: use step inference, or head lm");
         return;
     }
     m.layer = calloc((size_t)m.layers, sizeof *m.layer);

@@ -232,6 +232,9 @@ static const sg_key bert_keys[] = {
     REAL("hidden_dropout_prob", "0.1", 0, 0.99, "dropout probability of hidden states"),
     REAL("attention_probs_dropout_prob", "0.1", 0, 0.99, "dropout probability of attention weights"),
     REAL("layer_norm_eps", "1e-12", 0, 1, "added to the variance"),
+    TEXT("head", "lm", "lm|pretraining|classification",
+         "lm: a token per place; pretraining: beside it whether two segments follow each other; classification: of the "
+         "whole, without a language-model head (inference alone)"),
     LANGUAGE_KEYS("512"),
 };
 
@@ -281,6 +284,9 @@ static const sg_key switch_keys[] = {
     INT("relative_attention_max_distance", "128", 3, 1 << 24, "distance from which on all share one bucket"),
     TEXT("dense_act_fn", "relu", ACTIVATIONS, "activation of the feed-forward layers"),
     REAL("dropout_rate", "0.1", 0, 0.99, "dropout probability"),
+    TEXT("routing", "even", "even|alike",
+         "even: each expert gets its share of the tokens; alike: all tokens are the same one and choose the same "
+         "expert"),
     REAL("router_jitter_noise", "0.01", 0, 0.99, "half width of the noise on what is routed, in training"),
     REAL("layer_norm_epsilon", "1e-6", 0, 1, "added to the mean square"),
     LANGUAGE_KEYS("512"),

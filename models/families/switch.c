@@ -2,6 +2,7 @@
  * some feed-forward layers replaced by experts. The decoder reads as many tokens as the encoder. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "models/families/language.h"
 #include "models/layers/experts.h"
@@ -68,6 +69,7 @@ static void configure(sg_graph *g, model *m, const sg_family_build *build) {
                             .feedforward = sg_option_int(o, "d_ff"),
                             .experts = sg_option_int(o, "num_experts"),
                             .capacity = sg_option_int(o, "expert_capacity"),
+                            .alike = strcmp(sg_option_text(o, "routing"), "alike") == 0,
                             .activation = sg_activation_of(sg_option_text(o, "dense_act_fn")),
                             .dropout = m->dropout,
                             .jitter = sg_language_dropout(&m->language, sg_option_real(o, "router_jitter_noise"))};

@@ -51,32 +51,51 @@ static sg_tid route(sg_graph *g, const sg_experts *experts, const sg_experts_con
     return sg_reduce(g, SG_FN_SUM, sg_mul(g, p, chosen), 1u << 2, true);
 }
 
+/* How the tokens of a sequence are spread: the first `chosen` experts get n each. */
+typedef struct spread {
+    int64_t batch, tokens, chosen, n;
+} spread;
+
+static spread spread_of(const sg_experts_config *config, const sg_desc *x) {
+    spread s = {.batch = x->size[0], .tokens = x->size[1], .chosen = config->alike ? 1 : config->experts};
+    s.n = s.tokens / s.chosen;
+    if (s.n > config->capacity) s.n = config->capacity;
+    return s;
+}
+
 /* Rows of x[b t, width] that go to this expert: index[b, n]. */
-static sg_tid rows_of(sg_graph *g, int64_t batch, int64_t tokens, int64_t experts, int64_t expert, int64_t n) {
-    sg_tid first = sg_view(g, sg_arange(g, SG_I64, 0, (double)tokens, batch), 2, (int64_t[]){batch, 1});
-    sg_tid inside = sg_arange(g, SG_I64, (double)expert, (double)experts, n);
-    return sg_add(g, first, sg_view(g, inside, 2, (int64_t[]){1, n}));
+static sg_tid rows_of(sg_graph *g, const spread *s, int64_t expert) {
+    sg_tid first = sg_view(g, sg_arange(g, SG_I64, 0, (double)s->tokens, s->batch), 2, (int64_t[]){s->batch, 1});
+    sg_tid inside = sg_arange(g, SG_I64, (double)expert, (double)s->chosen, s->n);
+    return sg_add(g, first, sg_view(g, inside, 2, (int64_t[]){1, s->n}));
+}
+
+static sg_tid visit(sg_graph *g, const sg_experts *experts, const sg_experts_config *config, const spread *s,
+                    int64_t index, sg_tid flat) {
+    sg_tid rows = rows_of(g, s, index), y = SG_NO_TENSOR;
+    sg_wait(g, rows);
+    if (index < s->chosen) {
+        sg_module_begin(g, "experts.expert_%lld", (long long)index);
+        y = sg_expert_apply(g, &experts->expert[index], config, sg_embedding(g, flat, rows));
+        sg_module_end(g);
+    }
+    sg_wait(g, rows);
+    return y;
 }
 
 static sg_tid visit_experts(sg_graph *g, const sg_experts *experts, const sg_experts_config *config, sg_tid x) {
     const sg_desc d = *sg_desc_of(g, x);
-    int64_t batch = d.size[0], tokens = d.size[1], n = tokens / config->experts;
-    if (n > config->capacity) n = config->capacity;
-    if (n < 1) return x;
-    sg_tid done[4096], flat = sg_view(g, x, 2, (int64_t[]){batch * tokens, d.size[2]});
+    const spread s = spread_of(config, &d);
+    sg_tid done[SG_EXPERTS_MAX], flat = sg_view(g, x, 2, (int64_t[]){s.batch * s.tokens, d.size[2]});
     for (int64_t i = 0; i < config->experts && !sg_graph_failed(g); i++) {
-        sg_tid rows = rows_of(g, batch, tokens, config->experts, i, n);
-        sg_wait(g, rows);
-        sg_module_begin(g, "experts.expert_%lld", (long long)i);
-        done[i] = sg_expert_apply(g, &experts->expert[i], config, sg_embedding(g, flat, rows));
-        sg_module_end(g);
-        sg_wait(g, rows);
+        sg_tid y = visit(g, experts, config, &s, i, flat);
+        if (i < s.chosen) done[i] = y;
     }
     if (sg_graph_failed(g)) return SG_NO_TENSOR;
-    int64_t routed = n * config->experts;
-    sg_tid y = sg_view(g, sg_stack(g, (int)config->experts, done, 2), 3, (int64_t[]){batch, routed, d.size[2]});
-    if (routed == tokens) return y;
-    return sg_cat(g, 2, (const sg_tid[]){y, sg_slice(g, x, 1, routed, tokens - routed)}, 1);
+    int64_t routed = s.n * s.chosen;
+    sg_tid y = sg_view(g, sg_stack(g, (int)s.chosen, done, 2), 3, (int64_t[]){s.batch, routed, d.size[2]});
+    if (routed == s.tokens) return y;
+    return sg_cat(g, 2, (const sg_tid[]){y, sg_slice(g, x, 1, routed, s.tokens - routed)}, 1);
 }
 
 sg_tid sg_experts_apply(sg_graph *g, const sg_experts *experts, const sg_experts_config *config, sg_tid x) {

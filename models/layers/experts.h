@@ -2,16 +2,20 @@
  * SwitchTransformersSparseMLP: each expert in turn gathers its tokens, works on them and puts them back.
  *
  * A program's sizes are fixed, so how many tokens an expert gets does not follow the router: tokens are spread evenly
- * (token i of a sequence goes to expert i mod experts), at most `capacity` to an expert; the rest stay as they are. The
- * router's own work is done all the same, and its probability scales the result. */
+ * (token i of a sequence goes to expert i mod experts), or all choose the first expert (they are alike, as in a benchmark
+ * on constant input); at most `capacity` of a sequence go to an expert, the rest stay as they are. The router's own work is
+ * done all the same, and its probability scales the result. */
 #ifndef SG_MODELS_LAYERS_EXPERTS_H
 #define SG_MODELS_LAYERS_EXPERTS_H
 
 #include "models/layers/gelu.h"
 #include "models/layers/linear.h"
 
+enum { SG_EXPERTS_MAX = 4096 };
+
 typedef struct sg_experts_config {
-    int64_t width, feedforward, experts, capacity;
+    int64_t width, feedforward, experts, capacity; /* at most SG_EXPERTS_MAX experts; tokens >= experts */
+    bool alike;                                    /* all tokens choose the same expert */
     sg_activation activation;
     double dropout, jitter; /* jitter: half width of the noise on the router's input; 0: none */
 } sg_experts_config;

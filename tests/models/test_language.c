@@ -65,11 +65,13 @@ static void test_published_parameters(void **state) {
          {"hidden_size", "768", "num_hidden_layers", "12", "num_attention_heads", "12", "ffn_dim", "3072"},
          125239296},
         {"switch", {0}, 619339008},
+        {"bert", {"head", "classification", "step", "inference"}, 109483778},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         sg_counts counts = counted(known[i].policy, 1, known[i].pairs);
         assert_int_equal(counts.parameters, known[i].parameters);
-        assert_int_equal(counts.with_gradient, counts.parameters);
+        bool trained = !known[i].pairs[2] || strcmp(known[i].pairs[2], "step") != 0;
+        assert_int_equal(counts.with_gradient, trained ? counts.parameters : 0);
     }
 }
 
@@ -160,6 +162,73 @@ static void test_gradients_are_added(void **state) {
     sg_training_free(b);
 }
 
+/* All tokens at one expert: the others' gradients are zeros, added all the same; so are those of the pooler that the loss over
+ * tokens does not reach. */
+static void test_what_the_loss_does_not_reach(void **state) {
+    (void)state;
+    const char *const alike[] = {"vocab_size",
+                                 "11",
+                                 "d_model",
+                                 "8",
+                                 "d_kv",
+                                 "3",
+                                 "d_ff",
+                                 "6",
+                                 "num_layers",
+                                 "1",
+                                 "num_heads",
+                                 "2",
+                                 "num_experts",
+                                 "2",
+                                 "expert_capacity",
+                                 "2",
+                                 "dropout_rate",
+                                 "0",
+                                 "num_sparse_encoder_layers",
+                                 "1",
+                                 "sequence_length",
+                                 "5",
+                                 "step",
+                                 "gradients",
+                                 "routing",
+                                 "alike",
+                                 NULL};
+    const char *const pooled[] = {"vocab_size",
+                                  "11",
+                                  "hidden_size",
+                                  "8",
+                                  "num_hidden_layers",
+                                  "1",
+                                  "num_attention_heads",
+                                  "2",
+                                  "intermediate_size",
+                                  "12",
+                                  "sequence_length",
+                                  "5",
+                                  "head",
+                                  "pretraining",
+                                  "step",
+                                  "gradients",
+                                  NULL};
+    sg_training *training[] = {build("switch", 2, alike), build("bert", 2, pooled)};
+    static const char *const unreached[] = {"expert_1.", "pooler"};
+    for (int i = 0; i < 2; i++) {
+        sg_lab lab;
+        int zeros = 0;
+        sg_lab_open(&lab, training[i], &(sg_lab_options){.wide = true, .seed = 5});
+        for (size_t w = 0; w < lab.n_weights; w++) {
+            double sum = 0;
+            for (size_t k = 0; k < lab.weight[w].count; k++) sum += fabs(lab.weight[w].gradient[k]);
+            bool outside = strstr(training[i]->parameters[lab.weight[w].parameter].name, unreached[i]) != NULL;
+            if (outside) assert_true(sum == 0);
+            zeros += outside;
+        }
+        assert_true(zeros >= 2);
+        sg_lab_close(&lab);
+        sg_training_free(training[i]);
+    }
+}
+
 static void test_inference_is_forward_alone(void **state) {
     (void)state;
     const char *const pairs[] = {"sequence_length", "16", "step", "inference", NULL};
@@ -193,6 +262,7 @@ static void test_impossible_configurations(void **state) {
     refuses("gpt2", "n_head", "5", "multiple of n_head 5");
     refuses("gpt2", "sequence_length", "1025", "above n_positions 1024");
     refuses("opt", "max_position_embeddings", "8", "above max_position_embeddings 8");
+    refuses("bert", "head", "classification", "use step inference");
     refuses("switch", "num_experts", "600", "below num_experts 600");
     refuses("switch", "relative_attention_num_buckets", "31", "must be even");
     refuses("gpt2", "step", "evaluate", "train");
@@ -205,6 +275,7 @@ int main(void) {
         cmocka_unit_test(test_capacity),
         cmocka_unit_test(test_permuted_operands_are_copied),
         cmocka_unit_test(test_gradients_are_added),
+        cmocka_unit_test(test_what_the_loss_does_not_reach),
         cmocka_unit_test(test_inference_is_forward_alone),
         cmocka_unit_test(test_impossible_configurations),
     };
