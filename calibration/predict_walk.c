@@ -93,9 +93,11 @@ static sg_code open_parts(sg_course *c, const sg_training *training, const sg_co
 }
 
 /* A graph is recorded in the second iteration, so that the third is the first that only replays it. */
-static sg_code record(sg_course *c, bool graph, sg_status *status) {
+static sg_code record(sg_course *c, const sg_course_options *o, sg_status *status) {
     sg_code code = SG_OK;
-    for (int before = graph ? 2 : 1; before > 0 && !code; before--) code = sg_walker_iteration(c->walker, NULL, status);
+    for (int before = o->graph ? 2 : 1; before > 0 && !code; before--)
+        code = sg_walker_iteration(c->walker, NULL, status);
+    if (o->trimmed) sg_walker_trim(c->walker);
     sg_tape_clear(c->tape);
     c->n_readings = 0;
     if (!code) code = sg_walker_iteration(c->walker, NULL, status);
@@ -114,7 +116,7 @@ sg_code sg_course_open(const sg_training *training, const sg_course_options *opt
     sg_course *c = calloc(1, sizeof *c);
     if (!c) return sg_fail_memory(status, sizeof *c, "the course of a walk");
     sg_code code = open_parts(c, training, options, status);
-    if (!code) code = record(c, options->graph, status);
+    if (!code) code = record(c, options, status);
     if (code)
         sg_course_close(c);
     else

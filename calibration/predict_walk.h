@@ -22,6 +22,7 @@ typedef struct sg_course_options {
     bool several;   /* ranks exchange gradients */
     bool caching;   /* the framework's allocator keeps what it frees */
     bool graph;     /* the update is captured and replayed (CUDA graphs) */
+    bool trimmed;   /* cached memory was given back before the iteration: it allocates from the driver again */
     sg_bucket_options buckets;
 } sg_course_options;
 

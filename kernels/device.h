@@ -33,6 +33,7 @@ typedef enum sg_host_class {
     SG_HOST_VIEW_BACKWARD,
     SG_HOST_OPTIMIZER, /* bookkeeping of one optimizer step beside its ops; count: the tensors that it updates */
     SG_HOST_SYNC,      /* one blocking read */
+    SG_HOST_SEGMENT,   /* one allocation from the driver (the virtual device's segment_alloc; others really spend it) */
     SG_HOST_CLASS_COUNT
 } sg_host_class;
 

@@ -269,3 +269,7 @@ double sg_walker_own_s(const sg_walker *w) {
 uint64_t sg_walker_visit_hash(const sg_walker *w) {
     return w->visit_hash;
 }
+
+void sg_walker_trim(sg_walker *w) {
+    sg_allocator_trim(w->allocator);
+}

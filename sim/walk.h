@@ -90,6 +90,8 @@ const struct sg_mark_event *sg_walker_marks(const sg_walker *walker, size_t *n);
  * are not timed; update_device_s is. */
 void sg_walker_graph(const sg_walker *walker, sg_walk_graph *graph);
 void sg_walker_reset_peak(sg_walker *walker);
+/* Cached memory goes back to the device (torch.cuda.empty_cache()): what comes next allocates anew. */
+void sg_walker_trim(sg_walker *walker);
 /* Reads or writes a live tensor as doubles in row-major order (executing devices). SG_BAD_INPUT when it is not live. */
 sg_code sg_walker_read(sg_walker *walker, int32_t tensor, double *out, size_t count, sg_status *status);
 sg_code sg_walker_write(sg_walker *walker, int32_t tensor, const double *values, size_t count, sg_status *status);

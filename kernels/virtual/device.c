@@ -81,6 +81,8 @@ static sg_code segment_alloc(sg_device *d, uint64_t bytes, void **segment, sg_st
                        "take a smaller batch",
                        d->machine.name, (double)d->used_bytes / 0x1p30, (double)bytes / 0x1p30,
                        (double)d->limit_bytes / 0x1p30);
+    sg_code code = sg_virtual_host_work(d, SG_HOST_SEGMENT, 1, status);
+    if (code) return code;
     *segment = (void *)(uintptr_t)d->next_address; // NOLINT(performance-no-int-to-ptr)
     d->used_bytes += bytes;
     /* a gap behind each segment: an overrun cannot reach the next one */
@@ -114,7 +116,7 @@ static sg_code prepare(sg_device *d, const sg_op *ops, size_t n, sg_plan **plans
     sg_code code = SG_OK;
     for (size_t i = 0; i < n && !code; i++) {
         block->plan[i] = (sg_plan){.op = &ops[i], .seconds = NAN, .cls = (uint8_t)sg_op_class_of(&ops[i])};
-        if (!d->tape) code = sg_machine_price(&d->machine, &ops[i], &block->plan[i].seconds, NULL, status);
+        if (!d->tape) code = sg_machine_step_price(&d->machine, &ops[i], &block->plan[i].seconds, NULL, status);
         plans[i] = &block->plan[i];
     }
     if (code) {

@@ -106,6 +106,10 @@
     X(HOST_OPTIMIZER_OPS, "host_optimizer_ops", "", "optimizer bookkeeping per tensor / forward op")                   \
     X(HOST_OPTIMIZER_S, "host_optimizer_s", "s", "optimizer bookkeeping per step")                                     \
     X(HOST_SYNC_S, "host_sync_s", "s", "one blocking read, beyond waiting")                                            \
+    X(HOST_SEGMENT_S, "host_segment_s", "s",                                                                           \
+      "one allocation from the driver (cudaMalloc); not stated: none is counted")                                      \
+    X(STEP_STRETCH, "step_stretch", "",                                                                                \
+      "kernel time inside whole steps / alone: the clock that is sustained over a run")                                \
     X(COPY_BANDWIDTH, "host_to_device_bandwidth", "B/s", "pinned copies")                                              \
     X(COLLECTIVE_BUSBW, "collective_busbw", "B/s", "all-reduce bus bandwidth of a large vector within one node")       \
     X(COLLECTIVE_LATENCY_S, "collective_latency_s", "s", "all-reduce start")                                           \
@@ -237,6 +241,9 @@ bool sg_machine_low_precision(const sg_op *op);
  * floor); each times the class's framework factor. SG_NO when the machine lacks a parameter that the op needs. */
 sg_code sg_machine_price(const sg_machine *machine, const sg_op *op, double *seconds, double *gradient,
                          sg_status *status);
+/* The same inside a whole step: times STEP_STRETCH. */
+sg_code sg_machine_step_price(const sg_machine *machine, const sg_op *op, double *seconds, double *gradient,
+                              sg_status *status);
 
 /* Time of a bandwidth-bound op (element-wise, norm, softmax) measured alone, from event to event as kernel tables have it:
  * in place of the floor of a step the start of its class comes on top, EVENT_x_S. SG_NO: the machine lacks it, or the op is of

@@ -133,3 +133,16 @@ sg_code sg_machine_price_alone(const sg_machine *machine, const sg_op *op, doubl
     if (!code) code = sg_price_rows(machine, op, &cost, true, &t, status);
     return code ? code : finish(machine, op, false, &t, seconds, gradient, status);
 }
+
+sg_code sg_machine_step_price(const sg_machine *machine, const sg_op *op, double *seconds, double *gradient,
+                              sg_status *status) {
+    sg_code code = sg_price_need(machine, op, SG_M_STEP_STRETCH, status);
+    if (!code) code = sg_machine_price(machine, op, seconds, gradient, status);
+    if (code) return code;
+    double stretch = machine->p[SG_M_STEP_STRETCH].value;
+    *seconds *= stretch;
+    if (!gradient) return SG_OK;
+    for (int i = 0; i < SG_M_COUNT; i++) gradient[i] *= stretch;
+    gradient[SG_M_STEP_STRETCH] += *seconds;
+    return SG_OK;
+}

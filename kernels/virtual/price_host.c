@@ -13,6 +13,7 @@ sg_code sg_price_need_for(const sg_machine *m, sg_machine_id id, const char *wha
 /* Dispatches are multiples of a forward op's, the rest has seconds of its own. */
 static sg_machine_id seconds_of(int host_class) {
     if (host_class == SG_HOST_CLASS_COUNT) return SG_M_HOST_OPTIMIZER_S;
+    if (host_class == SG_HOST_SEGMENT) return SG_M_HOST_SEGMENT_S;
     return host_class == SG_HOST_SYNC ? SG_M_HOST_SYNC_S : SG_M_HOST_OP_S;
 }
 
@@ -31,6 +32,8 @@ sg_code sg_price_host(const sg_machine *m, int host_class, sg_priced *price, sg_
     *price = (sg_priced){0};
     /* a view's backward is a view made by the autograd engine: no dispatch of its own that the field reports would show */
     if (host_class == SG_HOST_VIEW_BACKWARD) return SG_OK;
+    /* the allocator keeps what it has: a steady step takes no segment, so machines need not state what one costs */
+    if (host_class == SG_HOST_SEGMENT && !(m->p[SG_M_HOST_SEGMENT_S].value > 0)) return SG_OK;
     sg_machine_id each = seconds_of(host_class), multiple = multiple_of(host_class);
     sg_code code = sg_price_need_for(m, each, "host time", status);
     if (!code && multiple < SG_M_COUNT) code = sg_price_need_for(m, multiple, "host time", status);

@@ -12,7 +12,7 @@ static sg_code price(const sg_machine *m, const sg_duration *d, sg_priced *p, sg
     *p = (sg_priced){0};
     switch (d->kind) {
     case SG_DURATION_HOST: return occurs(d) ? sg_price_host(m, d->which, p, status) : SG_OK;
-    case SG_DURATION_OP: return sg_machine_price(m, d->op, &p->seconds, p->by_log, status);
+    case SG_DURATION_OP: return sg_machine_step_price(m, d->op, &p->seconds, p->by_log, status);
     case SG_DURATION_COPY: return sg_price_copy(m, (sg_copy_kind)d->which, d->bytes, p, status);
     default: return SG_OK; /* by ranks */
     }

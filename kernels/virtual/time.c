@@ -36,7 +36,7 @@ static sg_code launch_seconds(sg_device *d, const sg_call *call, double *seconds
         if (!code) *seconds = price.seconds;
         return code;
     }
-    if (isnan(plan->seconds)) code = sg_machine_price(&d->machine, plan->op, &plan->seconds, NULL, status);
+    if (isnan(plan->seconds)) code = sg_machine_step_price(&d->machine, plan->op, &plan->seconds, NULL, status);
     *seconds = plan->seconds;
     return code;
 }

@@ -47,6 +47,7 @@ static sg_machine machine(void) {
     m.p[SG_M_COLLECTIVE_BUSBW].value = 1e12;
     m.p[SG_M_COLLECTIVE_LATENCY_S].value = 7;
     m.p[SG_M_CONTEXT_BYTES].value = 0;
+    m.p[SG_M_HOST_SEGMENT_S].value = NAN; /* memory is free */
     m.memory_bytes = (uint64_t)1 << 30;
     return m;
 }

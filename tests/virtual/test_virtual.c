@@ -433,6 +433,38 @@ static void test_no_prices_is_sum_of_host(void **state) {
     b.api->close(b.device);
 }
 
+/* An allocation from the driver costs the host what the machine says, and nothing where it says nothing. */
+static void test_segments_cost_the_host(void **state) {
+    (void)state;
+    sg_machine m = round_machine();
+    for (int stated = 0; stated < 2; stated++) {
+        m.p[SG_M_HOST_SEGMENT_S].value = stated ? 2e-4 : NAN;
+        bench b;
+        void *segment;
+        bench_open(&b, &m);
+        for (int i = 0; i < 3; i++) assert_int_equal(b.api->segment_alloc(b.device, 1 << 21, &segment, NULL), SG_OK);
+        assert_near(b.api->now(b.device), stated ? 6e-4 : 0, 1e-12);
+        b.api->close(b.device);
+    }
+}
+
+/* Inside a step kernels take their price times the stretch. */
+static void test_step_stretch(void **state) {
+    (void)state;
+    sg_machine m = round_machine();
+    sample_op s;
+    make_unary(&s, 1 << 20);
+    double alone, inside, gradient[SG_M_COUNT];
+    m.p[SG_M_STEP_STRETCH].value = 1.25;
+    assert_int_equal(sg_machine_price(&m, &s.op, &alone, NULL, NULL), SG_OK);
+    assert_int_equal(sg_machine_step_price(&m, &s.op, &inside, gradient, NULL), SG_OK);
+    assert_near(inside / alone, 1.25, 1e-12);
+    assert_near(gradient[SG_M_STEP_STRETCH] / inside, 1, 1e-12);
+    assert_near(gradient[SG_M_BANDWIDTH] / inside, -1, 0.2);
+    m.p[SG_M_STEP_STRETCH].value = NAN;
+    assert_int_equal(sg_machine_step_price(&m, &s.op, &inside, gradient, NULL), SG_NO);
+}
+
 /* On a CPU the host computes: times add, whatever their size. */
 static void test_in_line_cpu(void **state) {
     (void)state;
@@ -621,6 +653,8 @@ int main(void) {
         cmocka_unit_test(test_tape_refusals),
         cmocka_unit_test(test_no_host_is_sum_of_prices),
         cmocka_unit_test(test_no_prices_is_sum_of_host),
+        cmocka_unit_test(test_segments_cost_the_host),
+        cmocka_unit_test(test_step_stretch),
         cmocka_unit_test(test_in_line_cpu),
         cmocka_unit_test(test_collectives),
         cmocka_unit_test(test_copies_and_idle),
