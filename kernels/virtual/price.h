@@ -44,4 +44,8 @@ sg_code sg_price_collective(const sg_machine *machine, sg_collective_kind kind, 
 /* SG_NO with the parameter's name when the machine lacks it; what: "host time". */
 sg_code sg_price_need_for(const sg_machine *machine, sg_machine_id id, const char *what, sg_status *status);
 
+/* Bytes beyond sg_op_cost that an element-wise op or a copy reads because an operand lies in another order than the result
+ * (price_strided.c). */
+double sg_strided_bytes(const sg_machine *machine, const sg_op *op);
+
 #endif

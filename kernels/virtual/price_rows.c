@@ -195,6 +195,7 @@ sg_code sg_price_rows(const sg_machine *machine, const sg_op *op, const sg_cost 
     sg_code code = sg_price_need(machine, op, start, status);
     if (code) return code;
     double bytes = cost->bytes_read + cost->bytes_written, n_rows;
+    if (cls == SG_CLASS_ELEMENTWISE || cls == SG_CLASS_COPY) bytes += sg_strided_bytes(machine, op);
     multiple traffic = traffic_of(machine, op, bytes, &row_s, &n_rows);
     sg_priced t = sg_priced_rate(machine, bytes * traffic.value, sg_machine_eff_of(cls), SG_M_BANDWIDTH);
     for (int i = 0; i < traffic.n; i++) t.by_log[traffic.by[i].id] += t.seconds * traffic.by[i].share;
