@@ -127,6 +127,7 @@ sg_tid sg_scaled_loss(sg_graph *g, sg_tid loss);
 void sg_keep_for_backward(sg_graph *g, sg_tid t);
 
 struct sg_optimizer_spec {
+    bool sgd;                                              /* SGD without momentum; false: Adam */
     bool decoupled_weight_decay;                           /* AdamW; false: Adam (weight decay must be 0) */
     double lr, beta1, beta2, eps, weight_decay, clip_norm; /* clip_norm <= 0: none */
     /* Parameter groups: names with this prefix form a group of their own (lists are built per group and dtype); NULL ends. */

@@ -1,7 +1,7 @@
 /* optimizer.c: what ends an optimizer step: gradient exchange, clipping, Adam or AdamW, zero-grad.
  *
  * The passes are PyTorch's (torch/optim/adam.py, _multi_tensor_adam and _single_tensor_adam without capturable;
- * torch/nn/utils/clip_grad.py): on CUDA one foreach call per pass, parameter group and dtype; on a CPU one tensor after
+ * torch/optim/sgd.py, _multi_tensor_sgd and _single_tensor_sgd without momentum; torch/nn/utils/clip_grad.py): on CUDA one foreach call per pass, parameter group and dtype; on a CPU one tensor after
  * another. The native profile has one fused pass per group and dtype. */
 #include "models/graph_state.h"
 #include "models/ops.h"
@@ -170,8 +170,20 @@ static void adam_fused(sg_graph *g, const sg_optimizer_spec *spec, const bundle 
     (void)sg_graph_record(g, &record, out);
 }
 
+/* p -= lr g */
+static void sgd_step(sg_graph *g, const sg_optimizer_spec *spec, const bundle *b) {
+    sg_attrs a = {.fn = SG_FN_ADD, .alpha = -spec->lr, .lr = spec->lr};
+    if (g->profile.foreach_optimizer || g->profile.fused_optimizer)
+        foreach_in_place(g, &a, b->n, 2, (const sg_tid *const[]){b->p, b->g}, SG_NO_TENSOR);
+    else
+        for (int32_t i = 0; i < b->n && !g->failed; i++)
+            in_place(g, SG_OP_BINARY, a, (const sg_tid[]){b->p[i], b->g[i]}, 2);
+}
+
 static void step_bundle(sg_graph *g, const sg_optimizer_spec *spec, const bundle *b) {
-    if (g->profile.fused_optimizer)
+    if (spec->sgd)
+        sgd_step(g, spec, b);
+    else if (g->profile.fused_optimizer)
         adam_fused(g, spec, b);
     else if (g->profile.foreach_optimizer)
         adam_foreach(g, spec, b);
@@ -235,7 +247,8 @@ static sg_tid clip_group(sg_graph *g, double max_norm, const char *const *prefix
 
 static bool check_spec(sg_graph *g, const sg_optimizer_spec *spec) {
     if (spec->decoupled_weight_decay || spec->weight_decay == 0) return true;
-    sg_graph_fail(g, SG_BAD_INPUT, "Adam with coupled weight decay is not modelled: use AdamW or a weight decay of 0");
+    sg_graph_fail(g, SG_BAD_INPUT, "%s with coupled weight decay is not modelled: use AdamW or a weight decay of 0",
+                  spec->sgd ? "SGD" : "Adam");
     return false;
 }
 
@@ -275,7 +288,7 @@ void sg_optimizer_step(sg_graph *g, const sg_optimizer_spec *spec) {
     }
     sg_mark_here(g, SG_MARK_OPTIMIZER);
     if (found >= 0) sg_wait(g, found); /* decides whether the step runs: here it always does */
-    make_state(g);
+    if (!spec->sgd) make_state(g);
     for (int group = 0; group < MAX_GROUPS && !g->failed; group++) {
         for (int dtype = 0; dtype < SG_DTYPE_COUNT && !g->failed; dtype++) {
             bundle b;

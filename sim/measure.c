@@ -75,9 +75,9 @@ static sg_code check_memory(const session *s, sg_status *status) {
     double total = (double)needed + (double)batch * (1 + (double)s->options->workers * prefetch);
     total *= s->ranks;
     if (!available || total <= (double)available) return SG_OK;
-    return sg_fail(status, SG_NO,
-                   "%s with batch %lld needs %.1f GiB of memory here, %.1f GiB are free: take a smaller batch%s",
+    return sg_fail(status, SG_NO, "%s with batch %lld needs %.1f GiB of memory here, %.1f GiB are free: take %s%s",
                    t->policy, (long long)t->batch, total / 0x1p30, (double)available / 0x1p30,
+                   t->batch > 1 ? "a smaller batch" : "a smaller policy (inspect says what it needs)",
                    s->options->workers > 1 ? " or fewer loader workers" : "");
 }
 

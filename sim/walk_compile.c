@@ -227,6 +227,8 @@ sg_code sg_walk_compile(sg_walker *w, sg_status *status) {
 /* A test's learning rate goes wherever a rate stands: in fused ops, and in factors 1 - lr x weight_decay. */
 static void override_rate(sg_op *op, double lr) {
     if (!(op->attrs.lr > 0)) return;
+    bool sgd = (op->kind == SG_OP_FOREACH || op->kind == SG_OP_BINARY) && op->attrs.fn == SG_FN_ADD;
+    if (sgd) op->attrs.alpha = -lr;
     if (op->kind != SG_OP_ADAMW && !(op->attrs.flags & (SG_STEP_SIZE | SG_STEP_SQRT)) && op->attrs.weight_decay > 0)
         op->attrs.alpha = 1 - lr * op->attrs.weight_decay;
     op->attrs.lr = lr;

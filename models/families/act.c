@@ -204,7 +204,7 @@ static void emit(sg_graph *g, sg_act *m, const sg_family_build *build) {
     sg_supervised supervised = {.policy = m,
                                 .preprocess = preprocess,
                                 .forward = sg_act_forward,
-                                .optimizer = sg_supervised_adamw(build->options, 0.999)};
+                                .optimizer = sg_supervised_optimizer(build->options, 0.999)};
     supervised.optimizer.group_prefix[0] = "model.backbone"; /* with a learning rate of its own */
     sg_supervised_build(g, &supervised, build->accumulation);
 }

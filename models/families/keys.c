@@ -30,7 +30,9 @@
         INT("image_height", "480", 32, SG_LIMIT_PIXELS, "pixels of a camera frame, vertically"),                       \
         INT("image_width", "640", 32, SG_LIMIT_PIXELS, "pixels of a camera frame, horizontally")
 #define OPTIMIZER_KEYS(rate, decay, clip)                                                                              \
-    REAL("optimizer_lr", rate, 0, 1, "learning rate"), REAL("optimizer_weight_decay", decay, 0, 1, "weight decay"),    \
+    TEXT("optimizer", "adamw", "adamw|sgd", "sgd: without momentum"),                                                  \
+        REAL("optimizer_lr", rate, 0, 1, "learning rate"),                                                             \
+        REAL("optimizer_weight_decay", decay, 0, 1, "weight decay"),                                                   \
         REAL_ALSO("grad_clip_norm", "optimizer_grad_clip_norm", clip, 0, 1e9,                                          \
                   "norm to which gradients are clipped; 0: not clipped")
 

@@ -133,7 +133,7 @@ void sg_language_build(sg_graph *g, const sg_family_build *build, const sg_langu
         sg_supervised supervised = {.policy = &p,
                                     .preprocess = nothing,
                                     .forward = loss_of,
-                                    .optimizer = sg_supervised_adamw(build->options, 0.999)};
+                                    .optimizer = sg_supervised_optimizer(build->options, 0.999)};
         sg_supervised_build(g, &supervised, build->accumulation);
         return;
     }

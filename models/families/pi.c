@@ -242,7 +242,7 @@ static void emit(sg_graph *g, sg_pi *m, const sg_family_build *build) {
     sg_supervised supervised = {.policy = m,
                                 .preprocess = preprocess,
                                 .forward = sg_pi_forward,
-                                .optimizer = sg_supervised_adamw(build->options, 0.95)};
+                                .optimizer = sg_supervised_optimizer(build->options, 0.95)};
     sg_supervised_build(g, &supervised, build->accumulation);
 }
 

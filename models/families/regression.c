@@ -38,6 +38,6 @@ void sg_regression_build(sg_graph *g, const sg_family_build *build, void *policy
     sg_supervised supervised = {.policy = policy,
                                 .preprocess = preprocess,
                                 .forward = forward,
-                                .optimizer = sg_supervised_adamw(build->options, 0.999)};
+                                .optimizer = sg_supervised_optimizer(build->options, 0.999)};
     sg_supervised_build(g, &supervised, build->accumulation);
 }

@@ -238,7 +238,7 @@ static void emit(sg_graph *g, sg_smolvla *m, const sg_family_build *build) {
     sg_supervised supervised = {.policy = m,
                                 .preprocess = preprocess,
                                 .forward = sg_smolvla_forward,
-                                .optimizer = sg_supervised_adamw(build->options, 0.95)};
+                                .optimizer = sg_supervised_optimizer(build->options, 0.95)};
     sg_supervised_build(g, &supervised, build->accumulation);
 }
 

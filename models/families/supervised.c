@@ -1,15 +1,20 @@
 /* supervised.c: the programs and the schedule of a policy that learns from a data set: preprocess, update. */
 #include "models/families/supervised.h"
 
+#include <string.h>
+
 #include "models/layers/into.h"
 
-sg_optimizer_spec sg_supervised_adamw(const sg_options *options, double beta2) {
-    return (sg_optimizer_spec){.decoupled_weight_decay = true,
+sg_optimizer_spec sg_supervised_optimizer(const sg_options *options, double beta2) {
+    bool sgd = strcmp(sg_option_text(options, "optimizer"), "sgd") == 0;
+    bool decays = !sgd || sg_option_given(options, "optimizer_weight_decay");
+    return (sg_optimizer_spec){.sgd = sgd,
+                               .decoupled_weight_decay = !sgd,
                                .lr = sg_option_real(options, "optimizer_lr"),
                                .beta1 = 0.9,
                                .beta2 = beta2,
                                .eps = 1e-8,
-                               .weight_decay = sg_option_real(options, "optimizer_weight_decay"),
+                               .weight_decay = decays ? sg_option_real(options, "optimizer_weight_decay") : 0,
                                .clip_norm = sg_option_real(options, "grad_clip_norm")};
 }
 

@@ -12,8 +12,9 @@ typedef struct sg_supervised {
     sg_optimizer_spec optimizer;
 } sg_supervised;
 
-/* AdamW by the keys optimizer_lr, optimizer_weight_decay and grad_clip_norm; beta1 0.9, eps 1e-8. */
-sg_optimizer_spec sg_supervised_adamw(const sg_options *options, double beta2);
+/* AdamW by the keys optimizer_lr, optimizer_weight_decay and grad_clip_norm; beta1 0.9, eps 1e-8. With optimizer=sgd: SGD
+ * without momentum, without weight decay unless that was asked for. */
+sg_optimizer_spec sg_supervised_optimizer(const sg_options *options, double beta2);
 
 /* Emits the programs "preprocess" and "update" (with accumulation k also "micro-step first" and "micro-step") and
  * blocks. The loss is read at the end of a micro-step, as LeRobot does for its log. */
