@@ -176,8 +176,7 @@ static void take_precision(sg_report_row *row, const char *date) {
     bool bf16 = SAYS(d, "bf16", "bfloat16");
     bool pi = strncmp(row->policy, "pi0", 3) == 0;
     if (pi) {
-        if (bf16 && !sg_report_row_set(row, "dtype", "bfloat16"))
-            (void)snprintf(row->precision, sizeof row->precision, "bf16");
+        if (bf16) (void)snprintf(row->precision, sizeof row->precision, "bf16");
         return;
     }
     if (strcmp(row->policy, "smolvla") == 0) return;

@@ -126,6 +126,7 @@ static const sg_key smolvla_keys[] = {
         BOOL("gradient_checkpointing", "false", "activations are made again in the backward instead of kept"),         \
         TEXT("checkpointing_scope", "nested", "nested|layers",                                                         \
              "nested: each layer and around them the whole, as shipped (three forward passes); layers: each layer"),   \
+        BOOL("tie_word_embeddings", "false", "the language model's head is its embedding (older releases)"),           \
         TEXT("paligemma_variant", "gemma_2b", "gemma_2b|gemma_300m", "widths of the language model"),                  \
         TEXT("action_expert_variant", "gemma_300m", "gemma_2b|gemma_300m", "widths of the action expert"),             \
         INT("text_hidden_size", "0", 0, SG_LIMIT_WIDTH, "width of the language model; 0: the variant's"),              \

@@ -71,6 +71,7 @@ static void configure(sg_pi *m, const sg_family_build *build) {
     m->freeze_language = sg_option_bool(o, "train_expert_only");
     m->freeze_vision = m->freeze_language || sg_option_bool(o, "freeze_vision_encoder");
     m->checkpoint = sg_option_bool(o, "gradient_checkpointing");
+    m->tied = sg_option_bool(o, "tie_word_embeddings");
     m->nested = m->checkpoint && strcmp(sg_option_text(o, "checkpointing_scope"), "nested") == 0;
     m->dtype = build->own_bf16 ? SG_BF16 : SG_F32;
     configure_sizes(m, o);
@@ -143,7 +144,7 @@ static void vlm_make(sg_graph *g, sg_pi *m) {
     m->text_norm = sg_gemma_norm_make(g, "norm", m->text_config.width, 0, wide);
     sg_module_end(g);
     /* Neither model's head takes part in training, but both are parameters that count and lie in memory. */
-    (void)sg_linear_make(g, "paligemma.lm_head", m->text_config.width, m->vocabulary, false, narrow);
+    if (!m->tied) (void)sg_linear_make(g, "paligemma.lm_head", m->text_config.width, m->vocabulary, false, narrow);
 }
 
 static void expert_make(sg_graph *g, sg_pi *m) {

@@ -18,6 +18,7 @@ typedef struct sg_pi {
     int64_t layers, vocabulary;
     double min_period, max_period;
     bool freeze_vision, freeze_language, checkpoint;
+    bool tied;      /* the language model's head is its embedding, as in releases before 2026: no tensor of its own */
     bool nested;    /* checkpointing wraps the stack of layers too, not only each layer */
     sg_dtype dtype; /* of projections, embedding and heads of language model and expert; all else is fp32 */
     sg_vision_config vision_config;
