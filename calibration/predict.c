@@ -180,6 +180,7 @@ static sg_code find_course(const sg_predict_work *w, lowered *l, course **out, s
     const sg_course_options options = {.processor = l->device_class == SG_DEVICE_CLASS_CPU,
                                        .several = w->ranks > 1,
                                        .caching = w->machine.caching_allocator,
+                                       .graph = w->options->graph,
                                        .buckets = w->buckets};
     for (*out = l->courses; *out; *out = (*out)->next)
         if (same_course(&(*out)->options, &options)) return SG_OK;
@@ -260,9 +261,11 @@ sg_code sg_predictor_run(sg_predictor *predictor, const sg_machine *machine, con
         w.training = l->training;
         code = walk_on(&w, l, &w.machine, &w.walked, status);
     }
-    if (!code && options->fit) code = ask_law(&w, l, predictor->config_dir, status);
+    /* laws are of steps that the host dispatches op by op */
+    if (!code && options->fit && !options->graph) code = ask_law(&w, l, predictor->config_dir, status);
     if (!code) sg_predict_figures(&w);
     if (!code) prediction->batch = w.training->batch;
+    if (!code && options->trace) code = sg_predict_trace(&w, status);
     sg_machine_clear(&w.machine);
     return code ? sg_fail_in(status, "predicting %s on %s", request->policy, machine->name) : SG_OK;
 }

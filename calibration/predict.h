@@ -14,6 +14,8 @@ typedef struct sg_predict_options {
     int64_t batch;                                  /* > 0: in place of the request's */
     bool cameras_known, host_known, language_known; /* false: widened by the unknown-inputs part */
     const char *config_dir;                         /* NULL: searched (calibration/config_dir.h) */
+    bool graph;                                     /* the update is captured once and replayed (CUDA graphs) */
+    const char *trace;                              /* a file for the walk call by call (sim/trace.h); NULL: none */
     /* Laws of this machine, or NULL: where one covers the configuration, it stands instead of the walk's update time. */
     const struct sg_fit *fit;
     /* The framework's numbers, or NULL: those of configs/frameworks/. */

@@ -22,6 +22,8 @@ typedef struct sg_predict_work {
 
 /* Seconds of one environment step: the request's when it sets env_step_us, else the machine's. */
 double sg_predict_env_step_s(const sg_predict_work *w);
+/* Writes options->trace; after the figures. */
+sg_code sg_predict_trace(const sg_predict_work *w, sg_status *status);
 /* From w->walked to all figures of w->out. */
 void sg_predict_figures(sg_predict_work *w);
 

@@ -23,7 +23,7 @@ typedef enum sg_arg_type {
     ARG_IMAGE_SIZE /* HxW */
 } sg_arg_type;
 
-/* Groups: p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, t how long it lasts, f measuring again, w machine, u how sure, l plan, o output file, g the framework's own times, i listing, x tables of measurements, v validation, j everywhere. */
+/* Groups: p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, k captured updates, e traces, t how long it lasts, f measuring again, w machine, u how sure, l plan, o output file, g the framework's own times, i listing, x tables of measurements, v validation, j everywhere. */
 typedef struct sg_arg {
     const char *name, *value;
     char group;
@@ -62,7 +62,7 @@ static const sg_arg table[] = {
     {"--interval", "P", 'u', ARG_POSITIVE, AT(interval), 0, "probability of the intervals (0.9)"},
     {"--device", "D", 'd', ARG_TEXT, AT(device), 0, "cpu or cuda (default: cuda where a GPU is ready)"},
     {"--host", "H", 'm', ARG_TEXT, AT(host), 0, "cuda: emulated (the framework's host time) or native"},
-    {"--cuda-graph", NULL, 'm', ARG_FLAG, AT(cuda_graph), 0, "cuda: record the update once and replay it"},
+    {"--cuda-graph", NULL, 'k', ARG_FLAG, AT(cuda_graph), 0, "cuda: record the update once and replay it"},
     {"--conv", "M", 'm', ARG_TEXT, AT(conv), 0, "cuda: benchmark (default) or heuristic choice of convolutions"},
     {"--cuda-libs", "DIR", 'c', ARG_TEXT, AT(cuda_libs), 0, "where the CUDA libraries are looked for first"},
     {"--threads", "N", 'h', ARG_INT, AT(threads), 1, "compute threads (default: all that may be used)"},
@@ -88,6 +88,7 @@ static const sg_arg table[] = {
     {"--markdown", NULL, 'v', ARG_FLAG, AT(markdown), 0, "the tables in Markdown"},
     {"--config-dir", "DIR", 'v', ARG_TEXT, AT(config_dir), 0, "machines, frameworks, priors (default: searched)"},
     {"--output", "FILE", 'o', ARG_TEXT, AT(output), 0, "file to write (-o)"},
+    {"--trace", "FILE", 'e', ARG_TEXT, AT(trace), 0, "one iteration as trace events, for Perfetto or Chrome"},
     {"--probe", "FILE", 'g', ARG_TEXT, AT(probe), 0, "what bench/torch_probe.py wrote"},
     {"--log", "FILE", 'g', ARG_REPEAT, AT(log), 0, "a LeRobot training log of this machine; may be repeated"},
     {"--ops", NULL, 'i', ARG_FLAG, AT(ops), 0, "list the step program"},

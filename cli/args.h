@@ -56,7 +56,7 @@ typedef struct sg_args {
     bool markdown;
 
     /* files and output */
-    const char *output, *probe;
+    const char *output, *probe, *trace;
     sg_repeat log;
     bool json, ops, help, version, quiet, fresh;
 } sg_args;

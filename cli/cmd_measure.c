@@ -48,7 +48,7 @@ static sg_code recall(session *s, uint64_t key, sg_status *status) {
  * stopped. */
 static bool found_before(session *s, const sg_policy_request *policy, const sg_measure_options *options, sg_code *code,
                          sg_status *status) {
-    if (!s->writer || s->args->fresh) return false;
+    if (!s->writer || s->args->fresh || s->args->trace) return false;
     sg_training *training = NULL;
     sg_point_config config;
     *code = sg_policy_build(policy, &training, status);
@@ -132,6 +132,7 @@ static sg_code try_batch(session *s, sg_request *request, int64_t batch, int wor
     sg_measure_options options = options_of(s, workers);
     options.min_iterations = options.max_iterations = options.warmup = 1;
     options.progress = NULL;
+    options.trace = NULL;
     request->policy.batch = batch;
     sg_point point;
     sg_code code = sg_measure(&request->policy, &options, &point, status);
@@ -227,8 +228,15 @@ static int measure_here(session *s) {
     return result;
 }
 
+static sg_code check_trace(const sg_args *a, sg_status *status) {
+    if (!a->trace || (a->batch.n <= 1 && a->workers.n <= 1 && a->ranks.n <= 1)) return SG_OK;
+    return sg_fail(status, SG_BAD_INPUT,
+                   "--trace keeps one iteration: give one batch, one number of workers and ranks");
+}
+
 int sg_cmd_measure(const sg_args *args) {
     sg_status status;
+    if (check_trace(args, &status) != SG_OK) return sg_show_error(args, &status);
     session s = {.args = args, .stop = sg_interrupt_flag()};
     if (sg_device_choose(args, &s.choice, &status) != SG_OK || sg_world_join(args, &s.world, &status) != SG_OK)
         return sg_show_error(args, &status);

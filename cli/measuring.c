@@ -15,6 +15,7 @@ sg_measure_options sg_measuring_options(const sg_args *args, const sg_device_cho
         .host_s = choice->emulates_host ? choice->host_s : NULL,
         .heuristic_conv = args->conv && strcmp(args->conv, "heuristic") == 0,
         .graph = args->cuda_graph,
+        .trace = args->trace,
         .library_dir = args->cuda_libs,
         .threads = args->threads > 0 ? (int)args->threads : 0,
         .workers = args->workers.n ? (int)args->workers.value[0] : 1,

@@ -42,6 +42,8 @@ sg_predict_options sg_predict_options_of(const sg_args *args, const sg_request *
                                                                                     : 4,
         .cameras_known = request->has_dataset || sets(request, "cameras"),
         .host_known = false,
+        .graph = args->cuda_graph,
+        .trace = args->trace,
         .language_known = sets(request, "language_tokens"),
     };
 }

@@ -15,6 +15,7 @@
 #include "sim/loader.h"
 #include "sim/measure_ranks.h"
 #include "sim/measure_record.h"
+#include "sim/trace.h"
 
 /* Seconds within which all ranks must be there when a communicator is made, and answer each other later. */
 static const double COMMUNICATOR_TIMEOUT_S = 60;
@@ -366,6 +367,15 @@ static sg_code profile(session *s, sg_point *p, sg_status *status) {
     return code;
 }
 
+static sg_code trace(session *s, sg_status *status) {
+    char title[256];
+    (void)snprintf(title, sizeof title, "%s as %s, batch %lld, measured on %s", s->training->policy,
+                   s->training->framework, (long long)s->training->batch, s->info.name);
+    const sg_trace_request request = {.path = s->options->rank == 0 ? s->options->trace : NULL, .title = title};
+    tell(s, "tracing an iteration");
+    return sg_walker_trace(s->walker, &request, status);
+}
+
 /* Rates that were not formed as the configuration says (bf16 products in fp32) must not be fitted. */
 static bool rates_are_native(const session *s) {
     for (size_t i = 0; i < s->training->n_ops; i++) {
@@ -394,6 +404,7 @@ static sg_code run_protocol(session *s, sg_point *p, sg_status *status) {
     p->resident_bytes = sg_host_peak_resident_bytes();
     for (int c = 0; c < SG_CLASS_COUNT; c++) p->class_s[c] = NAN;
     if (!stopped && (code = profile(s, p, status))) return code;
+    if (!stopped && s->options->trace && (code = trace(s, status))) return code;
     p->frame_s = s->loader && s->training->cameras > 0 ? sg_loader_frame_s(s->loader) : NAN;
     sg_record_finish(&s->record, p);
     p->warmup = s->options->warmup > 1 ? s->options->warmup : 1;

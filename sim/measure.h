@@ -21,6 +21,7 @@ typedef struct sg_measure_options {
     double tight;         /* stop when the median's 95 % interval is within +- this fraction (0.02) */
     double time_budget_s; /* for this point, warm-up included; 0 = none. min_iterations are made all the same */
     uint64_t seed;
+    const char *trace; /* JSON file for one traced iteration behind the measured ones (sim/trace.h); NULL: none */
     int rank, ranks;
     struct sg_transport *bootstrap; /* what connects the ranks when there are several (kernels/transport.h) */
     volatile const int *stop;       /* set by a signal handler: finish the iteration and return what there is */

@@ -1,6 +1,7 @@
 /* walk_collective.c: shards are gathered, gradients scattered, beside what compute does; and waited for. */
 #include <stdlib.h>
 
+#include "sim/trace_internal.h"
 #include "sim/walk_internal.h"
 
 sg_code sg_walk_open_slots(sg_walker *w, sg_status *status) {
@@ -60,15 +61,25 @@ static sg_code stand_in(sg_walker *w, const sg_instruction *in, const vectors *v
     return code;
 }
 
+static int traced_as(const sg_instruction *in) {
+    switch (in->kind) {
+    case SG_RUN_GATHER: return SG_TRACE_ALL_GATHER;
+    case SG_RUN_SCATTER: return SG_TRACE_REDUCE_SCATTER;
+    default: return SG_TRACE_ALL_REDUCE;
+    }
+}
+
 sg_code sg_walk_collective(sg_walker *w, const sg_instruction *in, sg_status *status) {
     const sg_device_api *api = w->api;
     sg_event *ready = w->slot_events[2 * in->index], *done = w->slot_events[2 * in->index + 1];
     vectors v = {0};
     sg_code code = look_up(w, in, &v, status);
-    if (!code) code = api->host_work(w->device, (sg_host_class)in->host_class, in->host_count, status);
+    if (!code) code = sg_walk_host(w, in->host_class, in->host_count, status);
     if (!code) code = api->event_record(w->device, ready, SG_STREAM_COMPUTE, status);
     if (!code) code = api->event_wait(w->device, ready, SG_STREAM_COLLECTIVE, status);
+    if (!code) code = sg_walk_trace_begin(w, traced_as(in), SG_STREAM_COLLECTIVE, in->index, status);
     if (!code) code = w->communicate ? exchange(w, in, &v, status) : stand_in(w, in, &v, status);
+    if (!code) code = sg_walk_trace_end(w, status);
     if (!code) code = api->event_record(w->device, done, SG_STREAM_COLLECTIVE, status);
     return code ? sg_fail_in(status, "slot %d of collectives", in->index) : SG_OK;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sim/clock.h"
+#include "sim/trace_internal.h"
 #include "sim/walk_internal.h"
 
 static const uint64_t FNV_PRIME = 0x100000001b3u;
@@ -27,7 +28,14 @@ static void gap_begin(sg_walker *w) {
     w->gap_start = sg_clock_s();
 }
 
+sg_code sg_walk_host(sg_walker *w, int host_class, int64_t count, sg_status *status) {
+    sg_code code = sg_walk_trace_begin(w, SG_TRACE_HOST, -1, host_class, status);
+    if (!code) code = w->api->host_work(w->device, (sg_host_class)host_class, count, status);
+    return code ? code : sg_walk_trace_end(w, status);
+}
+
 static sg_code host_work(sg_walker *w, int host_class, int32_t count, sg_status *status) {
+    if (w->trace) return sg_walk_host(w, host_class, count, status);
     if (!w->gap_open) return w->api->host_work(w->device, (sg_host_class)host_class, count, status);
     double start = sg_clock_s();
     sg_code code = w->api->host_work(w->device, (sg_host_class)host_class, count, status);
@@ -56,9 +64,19 @@ static sg_code launch_timed(sg_walker *w, size_t op, const sg_launch *how, sg_st
     return code;
 }
 
+static sg_code launch_traced(sg_walker *w, size_t op, const sg_launch *how, sg_status *status) {
+    sg_code code = sg_walk_trace_begin(w, SG_TRACE_OP, SG_STREAM_COMPUTE, (int32_t)op, status);
+    if (!code)
+        code = w->api->launch(w->device, w->plans[op], SG_STREAM_COMPUTE, w->pointers, w->workspace, how, status);
+    w->work_in_flight = true;
+    return code ? code : sg_walk_trace_end(w, status);
+}
+
 static sg_code launch(sg_walker *w, size_t op, const sg_launch *how, sg_status *status) {
     if (w->gap_open) gap_end(w, true);
-    if (w->profile) return launch_timed(w, op, how, status);
+    /* copies into gradient buckets are no ops of the training: a profile has no place for them */
+    if (w->profile && op < w->training->n_ops) return launch_timed(w, op, how, status);
+    if (w->trace) return launch_traced(w, op, how, status);
     sg_code code = w->api->launch(w->device, w->plans[op], SG_STREAM_COMPUTE, w->pointers, w->workspace, how, status);
     w->work_in_flight = true;
     if (++w->launches % SAMPLING == 0) gap_begin(w);
@@ -98,9 +116,11 @@ static sg_code run_copy(sg_walker *w, const sg_instruction *in, sg_status *statu
     const sg_device_api *api = w->api;
     sg_code code = api->event_record(w->device, w->copy_begin, SG_STREAM_COMPUTE, status);
     if (!code) code = api->event_wait(w->device, w->copy_begin, SG_STREAM_COPY, status);
+    if (!code) code = sg_walk_trace_begin(w, SG_TRACE_COPY, SG_STREAM_COPY, in->index, status);
     if (!code)
         code = api->copy(w->device, to + x->offset_bytes, from, sg_desc_span_bytes(&x->desc), SG_COPY_TO_DEVICE,
                          SG_STREAM_COPY, status);
+    if (!code) code = sg_walk_trace_end(w, status);
     if (!code) code = api->event_record(w->device, w->copy_end, SG_STREAM_COPY, status);
     if (!code) code = api->event_wait(w->device, w->copy_end, SG_STREAM_COMPUTE, status);
     w->copies_in_flight = w->work_in_flight = true;
@@ -134,9 +154,11 @@ static sg_code bucket_leaves(sg_walker *w, int32_t index, sg_status *status) {
     sg_bucket *b = &w->buckets.bucket[index];
     sg_code code = api->event_record(w->device, b->ready, SG_STREAM_COMPUTE, status);
     if (!code) code = api->event_wait(w->device, b->ready, SG_STREAM_COLLECTIVE, status);
+    if (!code) code = sg_walk_trace_begin(w, SG_TRACE_ALL_REDUCE, SG_STREAM_COLLECTIVE, index, status);
     if (!code)
         code = api->all_reduce_mean(w->device, w->options.comm, sg_block_address(w->bucket_block[index]), b->count,
                                     b->dtype, status);
+    if (!code) code = sg_walk_trace_end(w, status);
     if (!code) code = api->event_record(w->device, b->done, SG_STREAM_COLLECTIVE, status);
     return code ? sg_fail_in(status, "gradient bucket %d of %d", index, w->buckets.n_buckets) : SG_OK;
 }
@@ -176,15 +198,17 @@ sg_code sg_walk_wait(sg_walker *w, sg_status *status) {
         w->recording->waits++;
         return SG_OK;
     }
-    sg_code code = w->api->stream_wait(w->device, SG_STREAM_COMPUTE, status);
+    sg_code code = sg_walk_trace_begin(w, SG_TRACE_WAIT, -1, 0, status);
+    if (!code) code = w->api->stream_wait(w->device, SG_STREAM_COMPUTE, status);
+    if (!code) code = sg_walk_trace_end(w, status);
     /* compute waited for the copies, and the host for compute */
     w->work_in_flight = w->copies_in_flight = false;
-    return code ? code : w->api->host_work(w->device, SG_HOST_SYNC, 1, status);
+    return code ? code : sg_walk_host(w, SG_HOST_SYNC, 1, status);
 }
 
 static sg_code run_mark(sg_walker *w, int which, sg_status *status) {
     sg_code code = sg_walk_mark(w, which, status);
-    if (!code && which == SG_MARK_OPTIMIZER) code = w->api->host_work(w->device, SG_HOST_OPTIMIZER, w->updated, status);
+    if (!code && which == SG_MARK_OPTIMIZER) code = sg_walk_host(w, SG_HOST_OPTIMIZER, w->updated, status);
     return code;
 }
 
@@ -240,6 +264,7 @@ sg_code sg_walk_code(sg_walker *w, size_t program, sg_status *status) {
     uint64_t hash = w->visit_hash;
     sg_code code = SG_OK;
     for (const sg_instruction *in = c->code; in < end && !code; in++) {
+        if (w->trace) sg_walk_trace_entry(w, program, in->entry);
         code = run(w, program, in, c->runs, status);
         if (code)
             (void)sg_fail_in(status, "program %s, entry %d", w->training->programs[program].name, in->entry);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/trace_internal.h"
 #include "sim/walk_internal.h"
 
 static const uint64_t FNV_PRIME = 0x100000001b3u;
@@ -194,8 +195,10 @@ static bool holds(const sg_walker *w, const sg_recording *r) {
 static sg_code replay(sg_walker *w, const sg_recording *r, sg_status *status) {
     const sg_launch how = {.seed = w->options.seed, .step = w->step};
     sg_code code = sg_phases_mark(&w->phases, SG_MARK_REPLAY, status);
-    if (!code) code = w->api->host_work(w->device, SG_HOST_OP_FORWARD, 1, status);
+    if (!code) code = sg_walk_host(w, SG_HOST_OP_FORWARD, 1, status);
+    if (!code) code = sg_walk_trace_begin(w, SG_TRACE_GRAPH, SG_STREAM_COMPUTE, 0, status);
     if (!code) code = w->api->graph_launch(w->device, r->exec, &how, status);
+    if (!code) code = sg_walk_trace_end(w, status);
     if (code) return code;
     w->work_in_flight = true;
     for (size_t i = 0; i < r->n_frees; i++) sg_walk_free(w, r->frees[i]);

@@ -119,6 +119,7 @@ struct sg_walker {
 
     double own_s, gap_start, gap_device_s, clock_cost_s;
     const sg_op_profile *profile; /* every op is timed into it; else NULL */
+    struct sg_trace *trace;       /* sim/trace_internal.h: every call is kept there; else NULL */
     bool gap_open;
     uint32_t launches;
 
@@ -150,7 +151,8 @@ void sg_walk_free_host(const sg_walker *w, void *memory);
 /* A new batch in staging (no loader), and into inputs that no program copies. */
 sg_code sg_walk_draw(sg_walker *w, sg_status *status);
 
-/* walk_execute.c. sg_walk_code: the instructions alone, without what ends a program. */
+/* walk_execute.c. sg_walk_host: host work of `count` of a class. sg_walk_code: the instructions alone, without what ends a program. */
+sg_code sg_walk_host(sg_walker *w, int host_class, int64_t count, sg_status *status);
 sg_code sg_walk_code(sg_walker *w, size_t program, sg_status *status);
 sg_code sg_walk_wait(sg_walker *w, sg_status *status);
 
@@ -161,6 +163,12 @@ sg_code sg_walk_collective(sg_walker *w, const sg_instruction *in, sg_status *st
 sg_code sg_walk_join(sg_walker *w, const sg_instruction *in, sg_status *status);
 /* A mark outside of what is recorded. */
 sg_code sg_walk_mark(sg_walker *w, int mark, sg_status *status);
+
+/* walk_trace.c. Around each call while there is a trace; what: sg_trace_what, stream -1: the host's alone. */
+sg_code sg_walk_trace_begin(sg_walker *w, int what, int stream, int32_t index, sg_status *status);
+sg_code sg_walk_trace_end(sg_walker *w, sg_status *status);
+/* The walk comes to an entry. */
+void sg_walk_trace_entry(sg_walker *w, size_t program, int32_t entry);
 
 /* walk_graph.c */
 sg_code sg_walk_graph_check(const sg_walker *w, sg_status *status);

@@ -10,11 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
+
 #include "calibration/fit.h"
 #include "calibration/framework_file.h"
 #include "calibration/predict.h"
 #include "models/training.h"
 #include "sim/measure.h"
+#include "tests/support/scratch.h"
 
 static const char *const CONFIGS = SG_SOURCE_DIR "/configs";
 
@@ -336,6 +339,54 @@ static void test_predictor(void **state) {
     sg_predictor_close(predictor);
 }
 
+/* A trace's phases add up to the step that was predicted. */
+static void test_trace(void **state) {
+    (void)state;
+    sg_scratch scratch = sg_scratch_new();
+    char path[128];
+    (void)snprintf(path, sizeof path, "%s/trace.json", scratch.path);
+    sg_policy_request r = small_act(4);
+    sg_machine m = machine_of("rtx-4090");
+    sg_predict_options o = knowing();
+    o.trace = path;
+    sg_prediction p = predict(&r, &m, &o);
+    json_t *root = json_load_file(path, 0, NULL), *event;
+    size_t i;
+    double sum_us = 0;
+    json_array_foreach(json_object_get(root, "traceEvents"), i, event) {
+        const char *category = json_string_value(json_object_get(event, "cat"));
+        if (category && strcmp(category, "phase") == 0) sum_us += json_number_value(json_object_get(event, "dur"));
+    }
+    assert_near(1e-6 * sum_us, p.step_s.value, 1e-8);
+    json_decref(root);
+    (void)remove(path);
+    sg_scratch_free(&scratch);
+    sg_machine_clear(&m);
+}
+
+/* Captured, an update costs the host one dispatch: what launches limited is as fast as the device, with a pool of memory of
+ * its own; a processor captures nothing. */
+static void test_captured(void **state) {
+    (void)state;
+    sg_policy_request r = small_act(4);
+    sg_machine m = machine_of("rtx-4090"), cpu = machine_of("cpu");
+    sg_predict_options o = knowing();
+    sg_prediction eager = predict(&r, &m, &o), p;
+    o.graph = true;
+    sg_prediction captured = predict(&r, &m, &o);
+    double prices = 0;
+    for (int c = 0; c < SG_CLASS_COUNT; c++) prices += captured.class_s[c];
+    assert_string_equal(eager.limited_by, "launch");
+    assert_true(captured.update_s.value < 0.5 * eager.update_s.value);
+    assert_near(captured.update_s.value / prices, 1, 0.2);
+    assert_true(captured.peak_reserved_bytes.value > eager.peak_reserved_bytes.value);
+    sg_status status;
+    assert_int_equal(sg_predict(&r, &cpu, &o, &p, &status), SG_NO);
+    assert_non_null(strstr(status.text, "cuda-graph"));
+    sg_machine_clear(&m);
+    sg_machine_clear(&cpu);
+}
+
 /* Sharded, each rank holds its part: the more ranks, the less memory. */
 static void test_sharded_ranks(void **state) {
     (void)state;
@@ -526,6 +577,7 @@ int main(void) {
         cmocka_unit_test(test_ranks),           cmocka_unit_test(test_predictor),
         cmocka_unit_test(test_accumulation),    cmocka_unit_test(test_fits),
         cmocka_unit_test(test_errors),          cmocka_unit_test(test_law),
+        cmocka_unit_test(test_trace),           cmocka_unit_test(test_captured),
         cmocka_unit_test(test_sharded_ranks),   cmocka_unit_test(test_published_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

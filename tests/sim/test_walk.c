@@ -330,6 +330,33 @@ static void profile_is_by_op(void **unused) {
     sg_tiny_free(t);
 }
 
+/* Copies into gradient buckets are the walker's own: what profiles are written to ends with the training's ops. */
+static void profile_of_ranks_ends_with_the_ops(void **unused) {
+    (void)unused;
+    sg_machine m = machine();
+    sg_device *d;
+    const sg_device_api *api = sg_virtual_device();
+    assert_int_equal(api->open(&(sg_device_options){.machine = &m}, &d, NULL), SG_OK);
+    sg_comm *comm;
+    assert_int_equal(api->comm_create(d, &(sg_comm_options){.ranks = 2}, &comm, NULL), SG_OK);
+    sg_tiny *t = tiny(true, false);
+    sg_walk_options o = {.api = api, .device = d, .ranks = 2, .comm = comm};
+    sg_walker *w;
+    assert_int_equal(sg_walker_open(&t->training, &o, &w, NULL), SG_OK);
+    double seconds[64], runs[64];
+    assert_true(t->training.n_ops > 0 && t->training.n_ops < 60);
+    for (int i = 0; i < 64; i++) seconds[i] = runs[i] = -1;
+    assert_int_equal(sg_walker_profile(w, &(sg_op_profile){seconds, runs}, NULL), SG_OK);
+    for (size_t i = 0; i < 64; i++) {
+        bool op = i < t->training.n_ops;
+        assert_true(op ? seconds[i] > 0 && runs[i] == 1 : seconds[i] == -1 && runs[i] == -1);
+    }
+    sg_walker_close(w);
+    api->comm_destroy(d, comm);
+    api->close(d);
+    sg_tiny_free(t);
+}
+
 /* Gradients travel: one bucket, 7 s of latency, nothing to hide behind; without communication nothing is waited for. */
 static void exposed_sync_is_measured(void **unused) {
     (void)unused;
@@ -522,6 +549,7 @@ int main(void) {
         cmocka_unit_test(devices_agree),
         cmocka_unit_test(phases_are_what_the_framework_reads),
         cmocka_unit_test(profile_is_by_op),
+        cmocka_unit_test(profile_of_ranks_ends_with_the_ops),
         cmocka_unit_test(exposed_sync_is_measured),
         cmocka_unit_test(every_failure_is_survived),
         cmocka_unit_test(walking_costs_little),
