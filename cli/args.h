@@ -37,6 +37,7 @@ typedef struct sg_args {
 
     /* where and how */
     const char *machine, *device, *host, *conv, *cuda_libs;
+    int64_t gpus_per_node;
     sg_int_list ranks, gpus, workers; /* gpus: as given; ranks then has the same values */
     bool batch_auto, cuda_graph;
     int64_t threads, seed;

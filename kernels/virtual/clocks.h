@@ -17,7 +17,7 @@ typedef struct sg_clocks {
     double host, stream[SG_STREAM_COUNT];
     double *event; /* when each happened; memory is the owner's */
     bool in_line;  /* the host computes itself: it waits for each launch */
-    double stretch;
+    double stretch, collective_stretch;
     /* Collectives in the order of their stream. Those before `first` ended before the compute stream's clock. The owner makes
      * room before sg_clocks_collective. */
     sg_interval *active;
@@ -62,12 +62,15 @@ static inline bool sg_clocks_launch(sg_clocks *c, sg_stream stream, double secon
     return host_later;
 }
 
-static inline bool sg_clocks_collective(sg_clocks *c, double seconds) {
+/* Compute has work to go on with while the host is ahead of it: then *beside, and each slows the other. What compute will
+ * get later is not known yet, so a collective behind the last of it is taken as slowed too. */
+static inline bool sg_clocks_collective(sg_clocks *c, double seconds, bool *beside) {
     double *clock = &c->stream[SG_STREAM_COLLECTIVE];
+    *beside = c->stream[SG_STREAM_COMPUTE] > c->host && c->collective_stretch > 1;
     bool host_later = sg_clock_join(clock, c->host);
     sg_interval *a = &c->active[c->n_active++];
     a->start = *clock;
-    *clock += seconds;
+    *clock += *beside ? c->collective_stretch * seconds : seconds;
     a->end = *clock;
     return host_later;
 }

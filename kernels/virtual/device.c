@@ -20,6 +20,7 @@ static void take_machine(sg_device *d, const sg_machine *machine) {
     d->machine.covariance = NULL;
     d->clocks.in_line = strcmp(d->machine.device_class, "cpu") == 0;
     d->clocks.stretch = d->machine.p[SG_M_OVERLAP_STRETCH].value;
+    d->clocks.collective_stretch = d->machine.p[SG_M_COLLECTIVE_STRETCH].value;
     for (int c = 0; c < SG_TAPE_HOST_DURATIONS; c++) d->host_s[c] = NAN;
     double context = d->machine.p[SG_M_CONTEXT_BYTES].value;
     uint64_t outside = isfinite(context) && context > 0 && context < 1e18 ? (uint64_t)context : 0;

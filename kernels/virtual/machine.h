@@ -123,6 +123,7 @@
     X(NETWORK, "network_busbw", "B/s", "bus bandwidth between nodes, all adapters of a node")                          \
     X(NETWORK_LATENCY_S, "network_latency_s", "s", "all-reduce, more per doubling of the nodes")                       \
     X(OVERLAP_STRETCH, "overlap_stretch", "", "compute time under a collective / alone")                               \
+    X(COLLECTIVE_STRETCH, "collective_stretch", "", "collective time beside compute / alone")                          \
     X(RANK_JITTER, "rank_jitter", "", "log sd of a rank's step: the slowest of several ranks decides")                 \
     X(FRAME_S, "frame_s", "s", "decode of one 480x640 frame by one loader worker")                                     \
     X(CONTEXT_BYTES, "context_bytes", "B", "device memory outside the framework's allocator")                          \

@@ -98,6 +98,14 @@ static uint8_t launch(sg_replay *r, const sg_move *m) {
     return (uint8_t)((later ? LATER : 0) | (beside ? BESIDE : 0));
 }
 
+static uint8_t collective(sg_replay *r, const sg_move *m) {
+    bool beside;
+    double seconds = r->seconds[m->index];
+    bool later = sg_clocks_collective(&r->clocks, seconds, &beside);
+    r->sums.collective_busy_s += beside ? r->clocks.collective_stretch * seconds : seconds;
+    return (uint8_t)((later ? LATER : 0) | (beside ? BESIDE : 0));
+}
+
 static void forward(sg_replay *r, double idle_scale) {
     sg_clocks *c = &r->clocks;
     const sg_tape *t = r->tape;
@@ -110,10 +118,7 @@ static void forward(sg_replay *r, double idle_scale) {
             r->sums.host_busy_s += (double)m->times * r->seconds[m->index];
             break;
         case SG_MOVE_LAUNCH: did = launch(r, m); break;
-        case SG_MOVE_COLLECTIVE:
-            did = sg_clocks_collective(c, r->seconds[m->index]);
-            r->sums.collective_busy_s += r->seconds[m->index];
-            break;
+        case SG_MOVE_COLLECTIVE: did = collective(r, m); break;
         case SG_MOVE_RECORD: did = sg_clocks_record(c, m->index, (sg_stream)m->stream); break;
         case SG_MOVE_WAIT: did = sg_clocks_wait(c, m->index, (sg_stream)m->stream); break;
         case SG_MOVE_SYNC: did = sg_clocks_sync(c, (sg_stream)m->stream); break;
@@ -130,7 +135,7 @@ static void forward(sg_replay *r, double idle_scale) {
 /* Derivatives of the parts by the clocks as they stand where the way back has come to. */
 typedef struct back {
     double host[SG_TAPE_PARTS], stream[SG_STREAM_COUNT][SG_TAPE_PARTS];
-    double log_stretch[SG_TAPE_PARTS];
+    double log_stretch[SG_TAPE_PARTS], log_collective_stretch[SG_TAPE_PARTS];
     size_t n_stretched, collective;
     int after; /* part of the time behind the reading */
 } back;
@@ -172,7 +177,9 @@ static inline __attribute__((always_inline)) void back_collective(sg_replay *r, 
     double *stream = b->stream[SG_STREAM_COLLECTIVE];
     const double *interval = &r->of_interval[2 * --b->collective * SG_TAPE_PARTS];
     add(stream, interval + SG_TAPE_PARTS, 1, P);
-    add(&r->weight[(size_t)m->index * SG_TAPE_PARTS], stream, 1, P);
+    double slowed = did & BESIDE ? r->clocks.collective_stretch : 1;
+    add(&r->weight[(size_t)m->index * SG_TAPE_PARTS], stream, slowed, P);
+    if (did & BESIDE) add(b->log_collective_stretch, stream, slowed * r->seconds[m->index], P);
     add(stream, interval, 1, P);
     if (did & LATER) pass(b->host, stream, P);
 }
@@ -237,7 +244,10 @@ static sg_code sum_up(const sg_replay *r, const sg_tape_prices *prices, int rank
         for (int id = 0; id < SG_M_COUNT; id++)
             if (price.by_log[id] != 0) spread(r, i, id, price.by_log[id], out);
     }
-    for (int p = 0; p < SG_TAPE_PARTS; p++) out->by_log[p][SG_M_OVERLAP_STRETCH] += b->log_stretch[p];
+    for (int p = 0; p < SG_TAPE_PARTS; p++) {
+        out->by_log[p][SG_M_OVERLAP_STRETCH] += b->log_stretch[p];
+        out->by_log[p][SG_M_COLLECTIVE_STRETCH] += b->log_collective_stretch[p];
+    }
     return SG_OK;
 }
 
@@ -270,6 +280,7 @@ static void rewind_clocks(sg_replay *r, const sg_machine *machine) {
     c->first = c->n_active = 0;
     c->in_line = strcmp(machine->device_class, "cpu") == 0;
     c->stretch = machine->p[SG_M_OVERLAP_STRETCH].value;
+    c->collective_stretch = machine->p[SG_M_COLLECTIVE_STRETCH].value;
     r->n_stretched = r->n_coefficients = 0;
     r->sums = (sg_virtual_report){0};
 }

@@ -74,8 +74,9 @@ static sg_code collective(sg_device *d, const sg_call *call, sg_status *status) 
         code = sg_price_collective(&d->machine, (sg_collective_kind)call->duration.which, call->duration.bytes,
                                    call->comm->ranks, &price, status);
     if (code) return code;
-    (void)sg_clocks_collective(&d->clocks, price.seconds);
-    d->sums.collective_busy_s += price.seconds;
+    bool beside;
+    (void)sg_clocks_collective(&d->clocks, price.seconds, &beside);
+    d->sums.collective_busy_s += beside ? d->clocks.collective_stretch * price.seconds : price.seconds;
     return SG_OK;
 }
 

@@ -50,6 +50,7 @@ static sg_machine machine_of(const char *device_class, double host_op_s, bool ca
     m.p[SG_M_NETWORK].value = 1.3e9;
     m.p[SG_M_NETWORK_LATENCY_S].value = 4.3e-5;
     m.p[SG_M_OVERLAP_STRETCH].value = 1.17;
+    m.p[SG_M_COLLECTIVE_STRETCH].value = 1.08;
     return m;
 }
 

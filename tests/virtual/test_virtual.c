@@ -52,6 +52,7 @@ static sg_machine round_machine(void) {
     m.p[SG_M_COLLECTIVE_BUSBW].value = 100e9;
     m.p[SG_M_COLLECTIVE_LATENCY_S].value = 50e-6;
     m.p[SG_M_OVERLAP_STRETCH].value = 1.25;
+    m.p[SG_M_COLLECTIVE_STRETCH].value = NAN;
     m.p[SG_M_CONTEXT_BYTES].value = 0x1p29;
     return m;
 }
@@ -314,6 +315,7 @@ static void test_clock_gradient(void **state) {
     for (int regime = 0; regime < 3; regime++) {
         sg_machine m = round_machine();
         m.p[SG_M_HOST_OP_S].value = host_op[regime];
+        m.p[SG_M_COLLECTIVE_STRETCH].value = 1.06;
         sg_tape_prices *prices;
         sg_replayed r;
         assert_int_equal(sg_tape_price(tape, &m, &prices, NULL), SG_OK);
