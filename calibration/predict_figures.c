@@ -121,6 +121,12 @@ static double frames_per_batch(const sg_training *t) {
     return (double)t->batch * (double)t->cameras * (double)t->frames_per_sample;
 }
 
+/* Processes that share the cores of a host. */
+static int ranks_of_node(const sg_predict_work *w) {
+    int per_node = w->machine.link.gpus_per_node;
+    return per_node > 0 && w->ranks > per_node ? per_node : w->ranks;
+}
+
 /* Seconds that the workers of one process need for one batch, and d seconds / d log frame_s (the same). */
 static double loader_seconds(const sg_predict_work *w) {
     const sg_training *t = w->training;
@@ -129,7 +135,7 @@ static double loader_seconds(const sg_predict_work *w) {
     double pixels = (double)t->image_height * (double)t->image_width;
     double cost = frame_s * (FRAME_FIXED_SHARE + (1 - FRAME_FIXED_SHARE) * pixels / FRAME_PIXELS);
     double at_once = w->options->workers > 0 ? w->options->workers : 1;
-    double cores = w->machine.vcpus > 0 ? w->machine.vcpus / w->ranks : at_once;
+    double cores = w->machine.vcpus > 0 ? w->machine.vcpus / ranks_of_node(w) : at_once;
     return frames_per_batch(t) * cost / fmin(at_once, cores);
 }
 
@@ -189,9 +195,9 @@ static void supervised_times(sg_predict_work *w) {
     }
     p->samples_per_s = sg_figure_scaled(&p->step_s, (double)w->training->batch * w->ranks, -1);
     (void)snprintf(p->limited_by, sizeof p->limited_by, "%s", sg_limit_name(limit));
-    if (limit == SG_LIMIT_LOADER && w->machine.vcpus > 0 && w->options->workers > w->machine.vcpus / w->ranks)
+    if (limit == SG_LIMIT_LOADER && w->machine.vcpus > 0 && w->options->workers > w->machine.vcpus / ranks_of_node(w))
         warn(p, "the loader limits: %d workers for each of %d processes share %.0f vCPUs", w->options->workers,
-             w->ranks, w->machine.vcpus);
+             ranks_of_node(w), w->machine.vcpus);
     p->forward_s = times->forward_s / k;
     p->backward_s = times->backward_s / k;
     p->optimizer_s = times->optimizer_s / k;

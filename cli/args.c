@@ -23,7 +23,7 @@ typedef enum sg_arg_type {
     ARG_IMAGE_SIZE /* HxW */
 } sg_arg_type;
 
-/* Groups: p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, k captured updates, e traces, t how long it lasts, f measuring again, w machine, u how sure, l plan, o output file, g the framework's own times, i listing, x tables of measurements, v validation, j everywhere. */
+/* Groups: p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, k captured updates, e traces, t how long it lasts, f measuring again, w machine, u how sure, l plan, o output file, g the framework's own times, i listing, x tables of measurements, v validation, y nodes, j everywhere. */
 typedef struct sg_arg {
     const char *name, *value;
     char group;
@@ -58,6 +58,8 @@ static const sg_arg table[] = {
     {"--workers", "N[,N..]", 'p', ARG_INT_LIST, AT(workers), 0, "data loader workers per process"},
     {"--ranks", "N[,N..]", 'r', ARG_INT_LIST, AT(ranks), 1, "data-parallel processes"},
     {"--gpus", "N[,N..]", 'r', ARG_INT_LIST, AT(gpus), 1, "the same, one GPU each"},
+    {"--gpus-per-node", "N", 'y', ARG_INT, AT(gpus_per_node), 1,
+     "GPUs of a node (default: as the machine's sheet says)"},
     {"--sharding", "S", 'p', ARG_TEXT, AT(sharding), 0, "none (default), or full: FSDP over the ranks"},
     {"--interval", "P", 'u', ARG_POSITIVE, AT(interval), 0, "probability of the intervals (0.9)"},
     {"--device", "D", 'd', ARG_TEXT, AT(device), 0, "cpu or cuda (default: cuda where a GPU is ready)"},
@@ -250,7 +252,7 @@ static void set_defaults(sg_args *args) {
     args->cameras = args->image_height = args->image_width = args->state_dim = args->action_dim = -1;
     args->chunk_size = args->accumulation = args->envs = args->steps_per_env = args->mini_batches = -1;
     args->ppo_epochs = args->iterations = args->threads = args->seed = args->min_iterations = -1;
-    args->frames = args->steps = args->save_every = args->folds = args->calibrate = -1;
+    args->frames = args->steps = args->save_every = args->folds = args->calibrate = args->gpus_per_node = -1;
     args->env_step_us = args->time_budget_s = args->interval = args->epochs = args->budget_usd = args->deadline_h = -1;
 }
 
@@ -359,6 +361,9 @@ sg_code sg_args_parse(int argc, char **argv, sg_args *args, sg_status *status) {
     if (args->interval >= 1)
         return sg_fail(status, SG_BAD_INPUT, "--interval %g: a probability between 0 and 1 is expected, such as 0.9",
                        args->interval);
+    if (args->gpus_per_node > 1 << 20)
+        return sg_fail(status, SG_BAD_INPUT, "--gpus-per-node %lld: at most 1048576 are expected",
+                       (long long)args->gpus_per_node);
     if (args->gpus.n && args->ranks.n)
         return sg_fail(status, SG_BAD_INPUT, "--gpus and --ranks say the same: leave out one of them");
     if (args->gpus.n) args->ranks = args->gpus;

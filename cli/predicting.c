@@ -18,6 +18,7 @@ sg_code sg_target_load(const sg_args *args, sg_target *target, sg_status *status
         if (code != SG_OK) return code;
     }
     target->device_class = sg_machine_device_class(&target->machine);
+    if (args->gpus_per_node > 0) target->machine.link.gpus_per_node = (int)args->gpus_per_node;
     return SG_OK;
 }
 
