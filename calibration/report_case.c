@@ -153,38 +153,38 @@ static sg_code open_candidates(sg_report_case *one, const char *config_dir, sg_s
     return SG_OK;
 }
 
-sg_code sg_report_cases_open(const sg_csv_table *table, const char *config_dir, sg_report_cases *cases,
-                             sg_status *status) {
+static void read_row(const sg_csv_table *table, size_t index, sg_report_case *one) {
+    memset(one, 0, sizeof *one);
+    sg_machine_init(&one->machine);
+    sg_report_row_read(table, index, &one->row);
+    sg_report_fold(sg_csv_table_text(table, index, "source"), one->source, sizeof one->source);
+    sg_report_fold(sg_csv_table_text(table, index, "dataset"), one->dataset, sizeof one->dataset);
+    one->line = index + 2;
+}
+
+static sg_code set_up(const sg_report_cases *cases, sg_report_case *one, const char *config_dir, sg_status *status) {
+    sg_report_row *row = &one->row;
+    ask_siblings(cases, one);
+    if (row->named_sizes && !row->size_known && !row->no_training[0])
+        (void)snprintf(row->no_training, sizeof row->no_training,
+                       "the image size is not stated, and this policy's network sees images as they are");
+    sg_code code = load_machine(one, config_dir, status);
+    bool wanted =
+        !row->no_training[0] && row->policy[0] &&
+        ((one->has_machine && row->time != SG_REPORT_NO_TIME) || row->allocated_bytes > 0 || row->driver_bytes > 0);
+    return !code && wanted ? open_candidates(one, config_dir, status) : code;
+}
+
+sg_code sg_report_cases_add(const sg_csv_table *table, const char *config_dir, sg_report_cases *cases,
+                            sg_status *status) {
     static const char *const columns[] = {"policy", "batch_per_gpu"};
-    *cases = (sg_report_cases){0};
+    size_t before = cases->n;
     sg_code code = sg_csv_table_need(table, columns, 2, status);
-    if (code) return code;
-    cases->items = calloc(table->n_rows ? table->n_rows : 1, sizeof *cases->items);
-    if (!cases->items) return sg_fail_memory(status, table->n_rows * sizeof *cases->items, "published trainings");
-    cases->n = table->n_rows;
-    for (size_t i = 0; i < cases->n; i++) {
-        sg_report_case *one = &cases->items[i];
-        sg_machine_init(&one->machine);
-        sg_report_row_read(table, i, &one->row);
-        sg_report_fold(sg_csv_table_text(table, i, "source"), one->source, sizeof one->source);
-        sg_report_fold(sg_csv_table_text(table, i, "dataset"), one->dataset, sizeof one->dataset);
-        one->line = i + 2;
-    }
-    for (size_t i = 0; i < cases->n; i++) {
-        sg_report_row *row = &cases->items[i].row;
-        ask_siblings(cases, &cases->items[i]);
-        if (row->named_sizes && !row->size_known && !row->no_training[0])
-            (void)snprintf(row->no_training, sizeof row->no_training,
-                           "the image size is not stated, and this policy's network sees images as they are");
-    }
-    for (size_t i = 0; !code && i < cases->n; i++) {
-        sg_report_case *one = &cases->items[i];
-        code = load_machine(one, config_dir, status);
-        bool wanted = !one->row.no_training[0] && one->row.policy[0] &&
-                      ((one->has_machine && one->row.time != SG_REPORT_NO_TIME) || one->row.allocated_bytes > 0 ||
-                       one->row.driver_bytes > 0);
-        if (!code && wanted) code = open_candidates(one, config_dir, status);
-    }
+    sg_report_case *grown = code ? NULL : realloc(cases->items, (before + table->n_rows + 1) * sizeof *grown);
+    if (!code && !grown) code = sg_fail_memory(status, (before + table->n_rows) * sizeof *grown, "published trainings");
+    if (grown) cases->items = grown;
+    for (size_t i = 0; !code && i < table->n_rows; i++) read_row(table, i, &cases->items[cases->n++]);
+    for (size_t i = before; !code && i < cases->n; i++) code = set_up(cases, &cases->items[i], config_dir, status);
     if (code) sg_report_cases_close(cases);
     return code;
 }

@@ -34,10 +34,10 @@ typedef struct sg_report_cases {
     size_t n;
 } sg_report_cases;
 
-/* Reads and sets up every row; what a row lacks is in its reasons. Fails where the table has none of the columns, or a
- * configuration file is damaged. */
-sg_code sg_report_cases_open(const sg_csv_table *table, const char *config_dir, sg_report_cases *cases,
-                             sg_status *status);
+/* Reads and sets up every row of a table beside those that *cases (zeros at first) already has; what a row lacks is in its
+ * reasons. Fails where the table has none of the columns, or a configuration file is damaged; *cases is then closed. */
+sg_code sg_report_cases_add(const sg_csv_table *table, const char *config_dir, sg_report_cases *cases,
+                            sg_status *status);
 void sg_report_cases_close(sg_report_cases *cases);
 
 /* Prediction of one candidate on this machine (usually the case's own), cameras taken as known: interval is that of the

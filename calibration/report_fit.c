@@ -240,6 +240,7 @@ static sg_code solve(fit_work *w, sg_report_fit *fit, sg_status *status) {
     for (size_t t = 0; !code && t < TERMS; t++) {
         fit->value[t] = terms[t].textbook * exp(x[t]);
         fit->log_sd[t] = sqrt(covariance[t * TERMS + t]);
+        if (!terms[t].file) fit->log_sd[t] = hypot(fit->log_sd[t], HOST_LOG_SD); /* the next host is another one */
     }
     fit->rms_log = w->n ? sqrt(sum / (double)w->n) : 0;
     free(residual);
@@ -277,10 +278,10 @@ static const char *file_of(size_t t) {
     return terms[t].file ? terms[t].file : FRAMEWORK;
 }
 
-sg_code sg_report_fit_save(const char *path, const sg_report_fit *fit, sg_status *status) {
-    FILE *file = fopen(path, "w");
-    if (!file) return sg_fail(status, SG_MACHINE, "%s: cannot be written: %s", path, strerror(errno));
-    (void)fprintf(file, "# Priors fitted to published trainings; rms of the logarithms %.3f.\n", fit->rms_log);
+sg_code sg_report_fit_save(FILE *file, const sg_report_fit *fit, sg_status *status) {
+    (void)fprintf(file,
+                  "# Priors fitted to %zu published trainings of %zu GPUs and policies; rms of the logarithms %.3f.\n",
+                  fit->rows, fit->configurations, fit->rms_log);
     for (size_t t = 0; t < TERMS; t++) {
         bool first = true;
         for (size_t k = 0; k < t; k++) first = first && strcmp(file_of(k), file_of(t)) != 0;
@@ -290,9 +291,8 @@ sg_code sg_report_fit_save(const char *path, const sg_report_fit *fit, sg_status
         for (size_t k = t; k < TERMS; k++)
             if (strcmp(file_of(k), file_of(t)) == 0) write_term(file, fit, k);
     }
-    bool failed = ferror(file) != 0;
-    failed = fclose(file) != 0 || failed;
-    return failed ? sg_fail(status, SG_MACHINE, "%s: cannot be written in full", path) : SG_OK;
+    return ferror(file) ? sg_fail(status, SG_MACHINE, "the fitted priors cannot be written: %s", strerror(errno))
+                        : SG_OK;
 }
 
 /* ---- leaving devices out ------------------------------------------------------------------------------------------- */

@@ -11,6 +11,8 @@
 #include "calibration/report_case.h"
 #include "calibration/validate.h"
 
+#include <stdio.h>
+
 enum { SG_REPORT_TERMS = 16 };
 
 /* One fitted number: parameters of one file that move together. */
@@ -24,7 +26,7 @@ typedef struct sg_report_term {
 const sg_report_term *sg_report_terms(size_t *n);
 
 typedef struct sg_report_fit {
-    double value[SG_REPORT_TERMS], log_sd[SG_REPORT_TERMS]; /* posterior */
+    double value[SG_REPORT_TERMS], log_sd[SG_REPORT_TERMS]; /* posterior; of a host nobody measured */
     size_t rows, configurations;                            /* reports used; GPU and policy pairs among them */
     double rms_log;                                         /* of the reports used */
 } sg_report_fit;
@@ -39,7 +41,7 @@ sg_code sg_report_fit_apply(const sg_report_fit *fit, const char *config_dir, sg
                             sg_framework_numbers *framework, sg_status *status);
 
 /* The fitted values as they stand in the files of configs/, one block a file; they are copied there when a release is made. */
-sg_code sg_report_fit_save(const char *path, const sg_report_fit *fit, sg_status *status);
+sg_code sg_report_fit_save(FILE *file, const sg_report_fit *fit, sg_status *status);
 
 /* Fits for a validation: one for every device that is left out, or none where nothing is. */
 typedef struct sg_report_fits {

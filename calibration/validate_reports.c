@@ -238,7 +238,7 @@ sg_code sg_validate_reports(const sg_csv_table *rows, const sg_validate_options 
     sg_validate_options asked = *options;
     if (!(asked.interval > 0 && asked.interval < 1)) asked.interval = 0.9;
     run r = {.options = &asked, .file = slash ? slash + 1 : rows->path, .into = into};
-    sg_code code = sg_report_cases_open(rows, options->config_dir, &r.cases, status);
+    sg_code code = sg_report_cases_add(rows, options->config_dir, &r.cases, status);
     if (code) return code;
     code = sg_report_fits_make(&r.cases, &asked, &r.fits, status);
     for (size_t i = 0; !code && i < r.cases.n; i++) {

@@ -13,5 +13,8 @@ void sg_print_fit(const sg_fit *fit, const sg_run *run);
 /* fit --collectives: the link of a server from all-reduce times, as a file of configs/links/ on stdout; -o: the machine of
  * --machine with it. Returns the exit status. */
 int sg_fitting_collectives(const sg_args *args);
+/* fit --reports: what shares of their peaks GPUs reach inside steps, and what hosts spend, from published trainings, as the
+ * lines of configs/priors/ and configs/frameworks/; -o: into a file. Returns the exit status. */
+int sg_fitting_reports(const sg_args *args);
 
 #endif
