@@ -10,7 +10,7 @@
 #include "calibration/least_squares.h"
 
 /* Rows left out of fits of the seven measured GPUs, five folds each (2026-11). */
-static const sg_row_scatter USUAL = {{0.012, 0.045, 0.050}};
+static const sg_row_scatter USUAL = {{0.008, 0.042, 0.048}};
 /* No kernel is timed better than this from one run to the next. */
 static const double LEAST_SCATTER = 0.002;
 /* A table fixes the shape of a formula, not the machine that a step meets: other clocks, other neighbours in the cache. */
@@ -107,7 +107,7 @@ static void store(const work *w, const double *x, const double *covariance, cons
     for (size_t i = 0; i < w->n_terms; i++) {
         sg_machine_parameter *p = &machine->p[w->term[i]];
         p->value = exp(x[i]);
-        p->log_sd = hypot(sqrt(covariance[i * w->n_terms + i]), LEAST_LOG_SD);
+        p->log_sd = sqrt(covariance[i * w->n_terms + i]);
         p->evidence = SG_EVIDENCE_CALIBRATED;
         p->group = 0;
         (void)snprintf(p->source, sizeof p->source, "%.119s", origin);
@@ -117,8 +117,7 @@ static void store(const work *w, const double *x, const double *covariance, cons
     }
     for (size_t i = 0; i < w->n_terms; i++)
         for (size_t j = 0; j < w->n_terms; j++)
-            machine->covariance[(size_t)w->term[i] * SG_M_COUNT + (size_t)w->term[j]] =
-                covariance[i * w->n_terms + j] + (i == j ? LEAST_LOG_SD * LEAST_LOG_SD : 0);
+            machine->covariance[(size_t)w->term[i] * SG_M_COUNT + (size_t)w->term[j]] = covariance[i * w->n_terms + j];
 }
 
 static sg_code solve(work *w, double *x, double *covariance, sg_status *status) {
@@ -181,6 +180,19 @@ sg_code sg_fit_rows(const sg_kernel_row *const *rows, size_t n, const char *orig
     return code;
 }
 
+static void widen_for_steps(sg_machine *machine) {
+    for (int kind = 0; kind < SG_ROW_KIND_COUNT; kind++) {
+        const sg_machine_id *ids;
+        size_t n = sg_row_terms((sg_row_kind)kind, &ids);
+        for (size_t i = 0; i < n; i++) {
+            sg_machine_parameter *p = &machine->p[ids[i]];
+            if (p->evidence >= SG_EVIDENCE_DATA_SHEET) continue;
+            p->log_sd = hypot(p->log_sd, LEAST_LOG_SD);
+            machine->covariance[(size_t)ids[i] * SG_M_COUNT + (size_t)ids[i]] += LEAST_LOG_SD * LEAST_LOG_SD;
+        }
+    }
+}
+
 static const char *file_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
@@ -210,6 +222,7 @@ sg_code sg_fit_kernel_rows(const sg_csv_table *table, const char *device, sg_mac
                        device ? device : "any");
     else
         code = sg_fit_rows(at, n, origin, machine, NULL, status);
+    if (!code) widen_for_steps(machine);
     free(rows);
     free((void *)at);
     return code;
@@ -227,18 +240,29 @@ static bool related(const sg_machine *a, const sg_machine *b, sg_machine_id id) 
     return (a->capability >= 80) == (b->capability >= 80);
 }
 
+/* What a parameter is carried over relative to: traffic of norms and softmax to that of element-wise kernels, whose share of
+ * the bandwidth differs between machines as theirs does, and so does the class's efficiency that it stands beside. */
+static double relative_to(const sg_machine *m, sg_machine_id id) {
+    sg_machine_id eff = id == SG_M_LAYER_NORM_TRAFFIC ? SG_M_EFF_NORM
+                        : id == SG_M_SOFTMAX_TRAFFIC  ? SG_M_EFF_SOFTMAX
+                                                      : SG_M_COUNT;
+    return eff < SG_M_COUNT ? m->p[eff].value / m->p[SG_M_EFF_ELEMENTWISE].value : 1;
+}
+
 static void prior_of(const sg_machine *others, size_t n, sg_machine_id id, sg_machine *machine) {
     const double STRANGER = 0.1; /* weight of a machine of another kind */
-    double weight = 0, mean = 0, spread = 0, squares = 0;
+    double weight = 0, mean = 0, spread = 0;
+    size_t seen = 0;
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < n; i++) {
             const sg_machine_parameter *p = &others[i].p[id];
-            if (!(p->value > 0) || p->evidence != SG_EVIDENCE_CALIBRATED) continue;
-            double w = related(&others[i], machine, id) ? 1 : STRANGER, x = log(p->value);
+            if (!(p->value > 0) || p->evidence != SG_EVIDENCE_CALIBRATED || !(relative_to(&others[i], id) > 0))
+                continue;
+            double w = related(&others[i], machine, id) ? 1 : STRANGER, x = log(p->value / relative_to(&others[i], id));
             if (pass == 0) {
                 weight += w;
+                seen++;
                 mean += w * x;
-                squares += w * w;
             } else {
                 spread += w * ((x - mean) * (x - mean) + p->log_sd * p->log_sd);
             }
@@ -246,12 +270,11 @@ static void prior_of(const sg_machine *others, size_t n, sg_machine_id id, sg_ma
         if (!(weight > 0)) return;
         if (pass == 0) mean /= weight;
     }
-    double effective = weight * weight / squares;
     sg_machine_parameter *p = &machine->p[id];
-    /* the machine is one more draw; two or three relatives say little of how far it may lie */
-    double sd = sqrt(spread / weight * (1 + 1 / effective) * (effective > 1 ? effective / (effective - 0.9) : 2));
-    *p = (sg_machine_parameter){
-        .value = exp(mean), .log_sd = fmin(fmax(sd, 0.02), 2), .evidence = SG_EVIDENCE_DATA_SHEET};
+    double sd = sqrt(spread / weight * (1 + 1 / (double)seen)); /* the machine is one more draw */
+    *p = (sg_machine_parameter){.value = exp(mean) * relative_to(machine, id),
+                                .log_sd = fmin(fmax(sd, 0.02), 2),
+                                .evidence = SG_EVIDENCE_DATA_SHEET};
     (void)snprintf(p->source, sizeof p->source, "kernels measured on %zu other GPUs", n);
 }
 

@@ -68,12 +68,30 @@ enum { PRIOR_DEPTH = 4 };
 static sg_code read_priors(const sg_tree *tree, const sg_node *map, const char *config_dir, int depth,
                            sg_machine *machine, sg_status *status);
 
-static sg_code read_prior(const sg_tree *sheet, const sg_node *at, const char *config_dir, int depth,
-                          sg_machine *machine, sg_status *status) {
-    char path[SG_PATH_BYTES];
+static sg_code read_prior_file(const char *path, const char *config_dir, int depth, sg_machine *machine,
+                               sg_status *status) {
     sg_tree *tree = NULL;
     const sg_node *parameters = NULL;
     static const char *const keys[] = {"parameters", "priors", "tiles"};
+    sg_code code = sg_tree_read(path, &tree, status);
+    if (!code) code = sg_node_known(tree, sg_tree_root(tree), keys, sizeof keys / sizeof *keys, status);
+    if (!code) code = read_priors(tree, sg_tree_root(tree), config_dir, depth + 1, machine, status);
+    if (!code) code = sg_machine_tiles_read(tree, sg_tree_root(tree), machine, status);
+    if (!code) code = sg_node_child(tree, sg_tree_root(tree), "parameters", SG_NODE_MAP, &parameters, status);
+    if (!code) code = sg_machine_parameters_read(tree, parameters, machine, status);
+    sg_tree_free(tree);
+    return code;
+}
+
+sg_code sg_machine_prior_read(const char *name, const char *config_dir, sg_machine *machine, sg_status *status) {
+    char path[SG_PATH_BYTES];
+    sg_code code = sg_config_find(config_dir, "priors", name, ".yaml", path, sizeof path, status);
+    return code ? code : read_prior_file(path, config_dir, 0, machine, status);
+}
+
+static sg_code read_prior(const sg_tree *sheet, const sg_node *at, const char *config_dir, int depth,
+                          sg_machine *machine, sg_status *status) {
+    char path[SG_PATH_BYTES];
     if (depth == PRIOR_DEPTH)
         return sg_node_fail(sheet, at, status, "priors name one another too deep, or in a circle");
     if (at->kind != SG_NODE_SCALAR) return sg_node_fail(sheet, at, status, "the name of a file in priors is expected");
@@ -83,14 +101,7 @@ static sg_code read_prior(const sg_tree *sheet, const sg_node *at, const char *c
         sg_node_place(sheet, at, place, sizeof place);
         return sg_fail_in(status, "%s", place);
     }
-    code = sg_tree_read(path, &tree, status);
-    if (!code) code = sg_node_known(tree, sg_tree_root(tree), keys, sizeof keys / sizeof *keys, status);
-    if (!code) code = read_priors(tree, sg_tree_root(tree), config_dir, depth + 1, machine, status);
-    if (!code) code = sg_machine_tiles_read(tree, sg_tree_root(tree), machine, status);
-    if (!code) code = sg_node_child(tree, sg_tree_root(tree), "parameters", SG_NODE_MAP, &parameters, status);
-    if (!code) code = sg_machine_parameters_read(tree, parameters, machine, status);
-    sg_tree_free(tree);
-    return code;
+    return read_prior_file(path, config_dir, depth, machine, status);
 }
 
 static sg_code read_priors(const sg_tree *tree, const sg_node *map, const char *config_dir, int depth,

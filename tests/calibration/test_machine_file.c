@@ -129,7 +129,7 @@ static void test_all_sheets(void **state) {
         sg_framework_apply(&f, &m);
         for (int p = 0; p < SG_M_COUNT; p++) {
             bool optional =
-                p == SG_M_PEAK_F16 || p == SG_M_PEAK_BF16 ||
+                p == SG_M_PEAK_F16 || p == SG_M_PEAK_BF16 || p == SG_M_HOST_SEGMENT_S ||
                 (p >= SG_M_COLLECTIVE_BUSBW && p <= SG_M_NETWORK_LATENCY_S) || p == SG_M_COPY_BANDWIDTH ||
                 p == SG_M_COLLECTIVE_STRETCH ||
                 (p >= SG_M_ELEMENTWISE_TWO && p <= SG_M_EVENT_SOFTMAX_S && strcmp(m.device_class, "cuda") != 0);
