@@ -32,8 +32,9 @@ typedef struct sg_prediction {
     int64_t batch;                    /* samples per process and micro-step, as built; PPO: of a mini-batch */
     double class_s[SG_CLASS_COUNT];   /* compute stream, per step (PPO: per iteration) */
     double update_by_log[SG_M_COUNT]; /* d update_s (PPO: learning_s) / d log parameter of the machine */
-    char limited_by[32]; /* "compute", "memory bandwidth", "launch", "loader", "communication", "environment" */
-    bool fits;           /* device_bytes.high <= memory of the machine; true where that is not stated (warned) */
+    char limited_by[32];       /* "compute", "memory bandwidth", "launch", "loader", "communication", "environment" */
+    char limited_by_text[128]; /* with the share that shows it: "launch-bound: the GPU idles 70 % of the step" */
+    bool fits;                 /* device_bytes.high <= memory of the machine; true where that is not stated (warned) */
     char warnings[8][256];
     size_t n_warnings;
 } sg_prediction;

@@ -194,7 +194,7 @@ static void supervised_times(sg_predict_work *w) {
         if (loader_s > busy.value) limit = SG_LIMIT_LOADER;
     }
     p->samples_per_s = sg_figure_scaled(&p->step_s, (double)w->training->batch * w->ranks, -1);
-    (void)snprintf(p->limited_by, sizeof p->limited_by, "%s", sg_limit_name(limit));
+    w->limit = limit;
     if (limit == SG_LIMIT_LOADER && w->machine.vcpus > 0 && w->options->workers > w->machine.vcpus / ranks_of_node(w))
         warn(p, "the loader limits: %d workers for each of %d processes share %.0f vCPUs", w->options->workers,
              ranks_of_node(w), w->machine.vcpus);
@@ -256,7 +256,7 @@ static void ppo_times(sg_predict_work *w) {
         p->iteration_s = sg_figure_sum(iteration, 3);
     }
     if (p->environment_s.value > 0.5 * p->iteration_s.value) limit = SG_LIMIT_ENVIRONMENT;
-    (void)snprintf(p->limited_by, sizeof p->limited_by, "%s", sg_limit_name(limit));
+    w->limit = limit;
     double env_steps = (double)w->training->envs * (double)w->training->steps_per_env * w->ranks;
     p->env_steps_per_s = sg_figure_scaled(&p->iteration_s, env_steps, -1);
     p->forward_s = times->forward_s;
@@ -333,6 +333,8 @@ void sg_predict_figures(sg_predict_work *w) {
         ppo_times(w);
     else
         supervised_times(w);
+    (void)snprintf(p->limited_by, sizeof p->limited_by, "%s", sg_limit_name(w->limit));
+    sg_limit_text(w, w->limit, p->limited_by_text, sizeof p->limited_by_text);
     const sg_virtual_report *r = &w->walked.report;
     p->device_busy_share = r->host_s > 0 ? fmin(1, r->device_busy_s / r->host_s) : 0;
     memory(w);

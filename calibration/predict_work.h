@@ -5,6 +5,7 @@
 #include "calibration/predict.h"
 #include "calibration/predict_law.h"
 #include "calibration/predict_walk.h"
+#include "calibration/width.h"
 
 /* One prediction under way. */
 typedef struct sg_predict_work {
@@ -17,6 +18,7 @@ typedef struct sg_predict_work {
     double interval;
     sg_walked walked;
     sg_law_answer law; /* found: stands instead of the walk's update time */
+    sg_limit limit;    /* what decides the step's time; with the figures */
     sg_prediction *out;
 } sg_predict_work;
 
@@ -24,6 +26,8 @@ typedef struct sg_predict_work {
 double sg_predict_env_step_s(const sg_predict_work *w);
 /* Writes options->trace; after the figures. */
 sg_code sg_predict_trace(const sg_predict_work *w, sg_status *status);
+/* "launch-bound: the GPU idles 70 % of the step"; after the times. */
+void sg_limit_text(const sg_predict_work *w, sg_limit limit, char *text, size_t bytes);
 /* From w->walked to all figures of w->out. */
 void sg_predict_figures(sg_predict_work *w);
 

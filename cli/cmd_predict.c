@@ -44,6 +44,7 @@ static json_t *json_prediction(const sg_prediction *p, const sg_request *r, cons
     (void)json_object_set_new(object, "device_busy_share", json_real(p->device_busy_share));
     (void)json_object_set_new(object, "fits", json_boolean(p->fits));
     (void)json_object_set_new(object, "limited_by", json_string(p->limited_by));
+    (void)json_object_set_new(object, "limited_by_text", json_string(p->limited_by_text));
     (void)json_object_set_new(object, "warnings", warnings);
     return object;
 }
@@ -71,11 +72,15 @@ static void print_prediction(const sg_prediction *p, const sg_request *r, const 
     sg_show_figure("peak allocated", &p->peak_allocated_bytes, sg_show_bytes);
     sg_show_figure("peak reserved", &p->peak_reserved_bytes, sg_show_bytes);
     sg_show_figure("device memory in use", &p->device_bytes, sg_show_bytes);
-    printf(
-        "\nOf the update: forward %s, backward %s, optimizer %s, exposed sync %s; the device is busy %.0f %% of it.\n",
-        sg_show_seconds(p->forward_s).s, sg_show_seconds(p->backward_s).s, sg_show_seconds(p->optimizer_s).s,
-        sg_show_seconds(p->exposed_sync_s).s, 100 * p->device_busy_share);
-    printf("Limited by: %s.", p->limited_by);
+    if (args->cuda_graph)
+        printf("\nThe update is captured and replayed; the device is busy %.0f %% of it.\n",
+               100 * p->device_busy_share);
+    else
+        printf("\nOf the update: forward %s, backward %s, optimizer %s, exposed sync %s; the device is busy %.0f %% of "
+               "it.\n",
+               sg_show_seconds(p->forward_s).s, sg_show_seconds(p->backward_s).s, sg_show_seconds(p->optimizer_s).s,
+               sg_show_seconds(p->exposed_sync_s).s, 100 * p->device_busy_share);
+    printf("Limited by: %s (%s).", p->limited_by, p->limited_by_text);
     if (m->memory_bytes > 0)
         printf(" Memory: %s (%s).", p->fits ? "fits" : "DOES NOT FIT", sg_show_bytes((double)m->memory_bytes).s);
     printf("\n");

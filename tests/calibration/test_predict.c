@@ -339,6 +339,67 @@ static void test_predictor(void **state) {
     sg_predictor_close(predictor);
 }
 
+static double device_seconds(const sg_prediction *p) {
+    double s = 0;
+    for (int c = 0; c < SG_CLASS_COUNT; c++) s += p->class_s[c];
+    return s;
+}
+
+/* "launch-bound: the GPU idles 70 % of the step": the start, and the number before the percent sign. */
+static void assert_text(const sg_prediction *p, const char *limit, const char *start, double share) {
+    if (strcmp(p->limited_by, limit) != 0 || strncmp(p->limited_by_text, start, strlen(start)) != 0)
+        fail_msg("not %s: %s", start, p->limited_by_text);
+    const char *percent = strstr(p->limited_by_text, " %");
+    assert_non_null(percent);
+    while (percent > p->limited_by_text && percent[-1] != ' ') percent--;
+    if (fabs(strtod(percent, NULL) - 100 * share) > 0.51) fail_msg("%s, not %.3f", p->limited_by_text, 100 * share);
+}
+
+/* What decides, in words, in every regime: one part of a machine is slow at a time. */
+static void test_limits_in_words(void **state) {
+    (void)state;
+    sg_policy_request act = small_act(4), ppo = {.policy = "ppo"};
+    sg_predict_options o = knowing();
+    sg_machine gpu = machine_of("a100-sxm-80gb"), m = gpu, cpu = machine_of("cpu");
+    o.workers = 512;
+    sg_prediction p = predict(&act, &gpu, &o);
+    assert_text(&p, "launch", "launch-bound: the GPU idles ", 1 - device_seconds(&p) / p.step_s.value);
+    static const sg_machine_id host_s[] = {SG_M_HOST_OP_S, SG_M_HOST_OPTIMIZER_S, SG_M_HOST_SYNC_S};
+    for (int i = 0; i < 3; i++) {
+        m.p[host_s[i]].evidence = SG_EVIDENCE_CALIBRATED; /* stays when the framework's numbers are added */
+        m.p[host_s[i]].value = 1e-9;
+    }
+    m.p[SG_M_BANDWIDTH].value *= 1e-3;
+    p = predict(&act, &m, &o);
+    assert_text(&p, "memory bandwidth", "memory-bandwidth-bound: ", 1);
+    m.p[SG_M_BANDWIDTH].value *= 1e6;
+    for (int i = SG_M_PEAK_F32; i <= SG_M_PEAK_F16; i++) m.p[i].value *= 1e-4;
+    p = predict(&act, &m, &o);
+    assert_text(&p, "compute", "compute-bound: ", 1);
+    for (int i = SG_M_PEAK_F32; i <= SG_M_PEAK_F16; i++) m.p[i].value *= 1e8;
+    m.p[SG_M_KERNEL_FLOOR_S].value = m.p[SG_M_KERNEL_START_S].value = 1e-3;
+    p = predict(&act, &m, &o);
+    assert_text(&p, "launch", "launch-bound: starting kernels is ", 1);
+    m = gpu;
+    m.p[SG_M_COLLECTIVE_LATENCY_S].value = m.p[SG_M_COLLECTIVE_SMALL_S].value = 0.2;
+    o.ranks = 4;
+    p = predict(&act, &m, &o);
+    assert_text(&p, "communication", "communication-bound: the GPU waits ", p.exposed_sync_s / p.step_s.value);
+    o.ranks = o.workers = 1;
+    p = predict(&act, &gpu, &o);
+    assert_text(&p, "loader", "loader-bound: waiting for batches is ", p.dataloading_s.value / p.step_s.value);
+    m.p[SG_M_ENV_STEP_S].value = 1e-3;
+    p = predict(&ppo, &m, &o);
+    assert_text(&p, "environment", "environment-bound: ", p.environment_s.value / p.iteration_s.value);
+    o.workers = 512;
+    cpu.p[SG_M_HOST_OP_S].evidence = SG_EVIDENCE_CALIBRATED;
+    cpu.p[SG_M_HOST_OP_S].value = 1e-2;
+    p = predict(&act, &cpu, &o);
+    assert_text(&p, "launch", "launch-bound: the framework's own work is ", 1 - device_seconds(&p) / p.step_s.value);
+    sg_machine_clear(&gpu);
+    sg_machine_clear(&cpu);
+}
+
 /* A trace's phases add up to the step that was predicted. */
 static void test_trace(void **state) {
     (void)state;
@@ -577,8 +638,9 @@ int main(void) {
         cmocka_unit_test(test_ranks),           cmocka_unit_test(test_predictor),
         cmocka_unit_test(test_accumulation),    cmocka_unit_test(test_fits),
         cmocka_unit_test(test_errors),          cmocka_unit_test(test_law),
-        cmocka_unit_test(test_trace),           cmocka_unit_test(test_captured),
-        cmocka_unit_test(test_sharded_ranks),   cmocka_unit_test(test_published_steps),
+        cmocka_unit_test(test_limits_in_words), cmocka_unit_test(test_trace),
+        cmocka_unit_test(test_captured),        cmocka_unit_test(test_sharded_ranks),
+        cmocka_unit_test(test_published_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
