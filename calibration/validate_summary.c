@@ -158,6 +158,7 @@ static sg_code add_parts(summing *s, const ordered *rows, size_t n, const char *
     if (same(rows, n, false, true) == n) return code; /* one part: the whole says it already */
     for (size_t i = 0, k; i < n && !code; i += k) {
         k = same(rows + i, n - i, false, true);
+        if (!rows[i].row->part[0]) continue; /* rows of no part count in the whole alone */
         sg_validate_summary sum = summary_of(s, rows + i, k, device, rows[i].row->part);
         if (strcmp(device, "all") == 0) over_devices(s, &sum, rows + i, k);
         code = add(s, &sum);

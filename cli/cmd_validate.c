@@ -24,6 +24,26 @@ static sg_code collectives(const sg_csv_table *table, const sg_args *args, const
     return sg_validate_collectives(table, options, into, status);
 }
 
+/* The models that rows of steps name: --configs, or those that ship. */
+static sg_code read_configs(const sg_args *args, sg_csv_table *configs, sg_status *status) {
+    char folder[SG_PATH_BYTES], path[SG_PATH_BYTES + 64];
+    if (args->step_configs) return sg_csv_table_read(args->step_configs, configs, status);
+    sg_code code = sg_config_dir(args->config_dir, folder, sizeof folder, status);
+    (void)snprintf(path, sizeof path, "%s/validation/transformer_configs.csv", code ? "" : folder);
+    if (!code) code = sg_csv_table_read(path, configs, status);
+    return code ? sg_fail_in(status, "the models of --steps (--configs FILE names others)") : SG_OK;
+}
+
+static sg_code steps(const sg_csv_table *table, const sg_args *args, const sg_validate_options *options,
+                     sg_validation *into, sg_status *status) {
+    sg_csv_table configs;
+    sg_code code = read_configs(args, &configs, status);
+    if (code) return code;
+    code = sg_validate_steps(table, &configs, options, into, status);
+    sg_csv_table_clear(&configs);
+    return code;
+}
+
 static sg_code reports(const sg_csv_table *table, const sg_args *args, const sg_validate_options *options,
                        sg_validation *into, sg_status *status) {
     (void)args;
@@ -31,6 +51,7 @@ static sg_code reports(const sg_csv_table *table, const sg_args *args, const sg_
 }
 
 static const kind kinds[] = {
+    {offsetof(sg_args, step_files), {"transformers.csv"}, steps},
     {offsetof(sg_args, collectives), {"allreduce.csv"}, collectives},
     {offsetof(sg_args, reports), {"reports.csv"}, reports},
 };
