@@ -70,16 +70,38 @@ static const char *dataset_name(const sg_plan_request *r, char *out, size_t byte
     return out;
 }
 
+/* What people start a policy's training from; NULL: from nothing. */
+static const char *base_of(const char *policy) {
+    if (strcmp(policy, "smolvla") == 0) return "lerobot/smolvla_base";
+    if (strcmp(policy, "pi0") == 0) return "lerobot/pi0_base";
+    return strcmp(policy, "pi05") == 0 ? "lerobot/pi05_base" : NULL;
+}
+
+static bool is_pi(const char *policy) {
+    return strcmp(policy, "pi0") == 0 || strcmp(policy, "pi05") == 0;
+}
+
+/* LeRobot's command names the policy's own optimizer only. */
+static bool has_own_optimizer(const sg_plan_request *r) {
+    for (size_t i = 0; i < r->policy.n_settings; i++)
+        if (strcmp(r->policy.settings[i].name, "optimizer") == 0 && strcmp(r->policy.settings[i].value, "adamw") != 0)
+            return false;
+    return true;
+}
+
 static void train_arguments(text *t, const sg_plan_request *r, const sg_training *training, int64_t steps) {
     char name[112];
-    if (strcmp(training->policy, "smolvla") == 0)
-        append(t, "--policy.path=lerobot/smolvla_base");
+    const char *base = base_of(training->policy);
+    if (base)
+        append(t, "--policy.path=%s", base);
     else
         append(t, "--policy.type=%s", training->policy);
     for (size_t i = 0; i < r->policy.n_settings; i++) {
         const sg_setting *s = &r->policy.settings[i];
         if (!is_dataset_fact(s->name) && is_plain(s->value)) append(t, " --policy.%s=%s", s->name, s->value);
     }
+    if (is_pi(training->policy) && r->policy.precision && strcmp(r->policy.precision, "bf16") == 0)
+        append(t, " --policy.dtype=bfloat16");
     append(t, " --dataset.repo_id=USER/%s --batch_size=%lld --steps=%lld --num_workers=%d",
            dataset_name(r, name, sizeof name), (long long)training->batch, (long long)steps, r->workers);
     if (training->accumulation > 1)
@@ -91,7 +113,8 @@ static void train_arguments(text *t, const sg_plan_request *r, const sg_training
 void sg_plan_command(const sg_plan_request *request, const sg_training *training, sg_offer_answer *a) {
     a->command[0] = 0;
     if (strcmp(a->provider, "Hugging Face Jobs") != 0) return;
-    if (strcmp(training->policy, "act") != 0 && strcmp(training->policy, "smolvla") != 0) return;
+    if (strcmp(training->policy, "act") != 0 && !base_of(training->policy)) return;
+    if (!has_own_optimizer(request)) return;
     /* the run is killed at its time limit: the upper bound, in whole hours */
     long long hours = (long long)ceil(fmin(a->wall_clock_s.high, 3e7) / 3600);
     text t = {a->command, sizeof a->command, false};

@@ -15,6 +15,8 @@ typedef struct walk {
     uint8_t *pending;        /* per slot of collectives: begun and not joined */
     uint32_t *busy;          /* per storage: collectives that use it */
     uint32_t *ready;         /* per parameter: times its gradient became ready since the last optimizer step */
+    uint64_t *span;          /* bytes that each operand of each unique op spans */
+    size_t *spans;           /* per unique op: first of its spans */
     uint64_t now;
     const char *program;
     size_t entry;
@@ -159,10 +161,10 @@ static sg_code read_tensor(const walk *w, int32_t tensor) {
 }
 
 /* The op's descriptor must stay inside the storage, wherever it differs from the tensor's (broadcast, flattened). */
-static sg_code check_operand(const walk *w, const sg_desc *desc, int32_t tensor) {
+static sg_code check_operand(const walk *w, const sg_desc *desc, uint64_t span, int32_t tensor) {
     const sg_tensor *x = &w->t->tensors[tensor];
     if (desc->dtype != x->desc.dtype) return violation(w, "reads or writes tensor %d as another dtype", (int)tensor);
-    if (sg_desc_span_bytes(desc) > w->t->storages[x->storage].bytes - (uint64_t)x->offset_bytes)
+    if (span > w->t->storages[x->storage].bytes - (uint64_t)x->offset_bytes)
         return violation(w, "reaches past the end of storage %d", (int)x->storage);
     return SG_OK;
 }
@@ -208,10 +210,11 @@ static sg_code check_op(walk *w, const sg_entry *entry) {
     size_t n = (size_t)op->n_in + (size_t)op->n_out;
     if (entry->args > t->n_args || n > t->n_args - entry->args) return violation(w, "its operands are out of range");
     const int32_t *args = &t->args[entry->args];
+    const uint64_t *span = &w->span[w->spans[entry->index]];
     for (size_t i = 0; i < n; i++) {
         if (!in_range(args[i], t->n_tensors))
             return violation(w, "names tensor %d, which does not exist", (int)args[i]);
-        sg_code code = check_operand(w, &op->desc[i], args[i]);
+        sg_code code = check_operand(w, &op->desc[i], span[i], args[i]);
         if (code == SG_OK)
             code = i < (size_t)op->n_in ? read_tensor(w, args[i]) : check_live(w, t->tensors[args[i]].storage);
         if (code != SG_OK) return code;
@@ -398,6 +401,23 @@ static sg_code check_iterations(walk *w) {
     return SG_OK;
 }
 
+/* False when memory ends. */
+static bool span_operands(walk *w) {
+    const sg_training *t = w->t;
+    size_t n = 0;
+    for (size_t i = 0; i < t->n_ops; i++) n += (size_t)t->ops[i].n_in + (size_t)t->ops[i].n_out;
+    w->span = calloc(n + 1, sizeof *w->span);
+    w->spans = calloc(t->n_ops + 1, sizeof *w->spans);
+    if (!w->span || !w->spans) return false;
+    n = 0;
+    for (size_t i = 0; i < t->n_ops; i++) {
+        w->spans[i] = n;
+        size_t operands = (size_t)t->ops[i].n_in + (size_t)t->ops[i].n_out;
+        for (size_t k = 0; k < operands; k++) w->span[n++] = sg_desc_span_bytes(&t->ops[i].desc[k]);
+    }
+    return true;
+}
+
 static void begin(walk *w) {
     for (size_t s = 0; s < w->t->n_storages; s++) w->live[s] = w->written[s] = w->t->storages[s].persistent;
 }
@@ -416,13 +436,16 @@ sg_code sg_training_verify(const sg_training *t, sg_status *status) {
     w.ready = calloc(t->n_parameters + 1, sizeof *w.ready);
     w.busy = calloc(t->n_storages + 1, sizeof *w.busy);
     w.pending = calloc(t->n_collectives > 0 ? (size_t)t->n_collectives : 1, sizeof *w.pending);
-    if (w.busy && w.pending && w.live && w.written && w.overwritten && w.made && w.ready) {
+    bool spanned = span_operands(&w);
+    if (spanned && w.busy && w.pending && w.live && w.written && w.overwritten && w.made && w.ready) {
         begin(&w);
         code = check_iterations(&w);
     } else {
         code =
             sg_fail_memory(status, (unsigned long long)(t->n_storages + t->n_tensors) * 16, "checking a step program");
     }
+    free(w.span);
+    free(w.spans);
     free(w.live);
     free(w.written);
     free(w.overwritten);

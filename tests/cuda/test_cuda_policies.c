@@ -8,8 +8,9 @@
 
 static const sg_device_api *cuda;
 
-static const sg_small SMALL[] = {SG_SMALL_ACT, SG_SMALL_SMOLVLA, SG_SMALL_SMOLVLA_UNFROZEN,
-                                 SG_SMALL_PPO, SG_SMALL_MLP,     SG_SMALL_TOKENS};
+static const sg_small SMALL[] = {SG_SMALL_ACT, SG_SMALL_SMOLVLA,    SG_SMALL_SMOLVLA_UNFROZEN,
+                                 SG_SMALL_PI0, SG_SMALL_PI05_AGAIN, SG_SMALL_PPO,
+                                 SG_SMALL_MLP, SG_SMALL_TOKENS};
 enum { N_SMALL = sizeof SMALL / sizeof *SMALL };
 static const int SETTING[] = {0, 2}; /* pytorch-eager and native, as on CUDA */
 
@@ -34,6 +35,8 @@ static void test_ops_of_full_policies(void **state) {
         sg_small small[2];
     } pairs[] = {{"act", {SG_SMALL_ACT, SG_SMALL_ACT}},
                  {"smolvla", {SG_SMALL_SMOLVLA, SG_SMALL_SMOLVLA_UNFROZEN}},
+                 {"pi0", {SG_SMALL_PI0, SG_SMALL_PI05_AGAIN}},
+                 {"pi05", {SG_SMALL_PI0, SG_SMALL_PI05_AGAIN}},
                  {"ppo", {SG_SMALL_PPO, SG_SMALL_PPO}}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         op_set full = {0}, small = {0};

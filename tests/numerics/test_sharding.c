@@ -206,6 +206,7 @@ static void test_like_data_parallel(void **state) {
     compare(SG_SMALL_PPO, 0, 2, true);
     compare(SG_SMALL_SMOLVLA_UNFROZEN, 0, 2, false);
     compare(SG_SMALL_SMOLVLA, 2, 4, false);
+    compare(SG_SMALL_PI05_AGAIN, 0, 2, false);
 }
 
 /* N ranks with a batch of b make the gradients of one process with N b, to the rounding of sums over samples. */

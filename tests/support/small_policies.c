@@ -100,6 +100,7 @@ static const pair SMOLVLA_UNFROZEN[] = {
         "vision_patch_size", "4"                                                                                       \
     }
 static const pair PI[] = {PI_SIZES, {0}};
+static const pair PI_AGAIN[] = {PI_SIZES, {"gradient_checkpointing", "true"}, {0}};
 static const pair PI_EXPERT[] = {PI_SIZES, {"train_expert_only", "true"}, {"empty_cameras", "1"}, {0}};
 static const pair PPO[] = {
     {"actor_obs", "7"},
@@ -200,6 +201,7 @@ static const struct {
     [SG_SMALL_SMOLVLA_UNFROZEN] = {"SmolVLA, unfrozen", "smolvla", SMOLVLA_UNFROZEN},
     [SG_SMALL_PI0] = {"pi0", "pi0", PI},
     [SG_SMALL_PI05] = {"pi05", "pi05", PI},
+    [SG_SMALL_PI05_AGAIN] = {"pi05, checkpointed", "pi05", PI_AGAIN},
     [SG_SMALL_PI05_EXPERT] = {"pi05, expert only", "pi05", PI_EXPERT},
     [SG_SMALL_PPO] = {"PPO", "ppo", PPO},
     [SG_SMALL_PPO_UNCLIPPED] = {"PPO, value not clipped", "ppo", PPO_UNCLIPPED},

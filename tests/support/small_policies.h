@@ -13,6 +13,7 @@ typedef enum sg_small {
     SG_SMALL_SMOLVLA_UNFROZEN,
     SG_SMALL_PI0,
     SG_SMALL_PI05,
+    SG_SMALL_PI05_AGAIN,  /* its segments run again in the backward */
     SG_SMALL_PI05_EXPERT, /* only the expert is trained; a blank camera */
     SG_SMALL_PPO,
     SG_SMALL_PPO_UNCLIPPED, /* the value's change is not clipped; a wider critic, a shorter horizon: it can be learnt */
