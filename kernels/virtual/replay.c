@@ -8,6 +8,13 @@
 /* What a move did, for the way back. */
 enum { LATER = 1, BESIDE = 2 };
 
+/* A number for each part, in vectors of two that any processor adds at once. */
+enum { PAIRS = SG_TAPE_PARTS / 2 };
+typedef double sg_pair __attribute__((vector_size(2 * sizeof(double))));
+typedef struct sg_parts {
+    sg_pair pair[PAIRS];
+} sg_parts;
+
 struct sg_replay {
     const sg_tape *tape;
     sg_clocks clocks;
@@ -17,14 +24,14 @@ struct sg_replay {
     sg_stretched *stretched; /* of launches beside collectives, in order */
     double *coefficient;
     size_t n_stretched, n_coefficients;
-    /* Of the way back, SG_TAPE_PARTS of each: derivatives of the parts by a moment of an event, by start and end of a
-     * collective, and how often a duration lies on the parts' critical paths. */
-    double *of_event, *of_interval, *weight;
+    int n_parts; /* of the tape, the highest + 1 */
+    /* Of the way back: derivatives of the parts by a moment of an event, by start and end of a collective, and how often a
+     * duration lies on the parts' critical paths. */
+    sg_parts *of_event, *of_interval, *weight;
     sg_virtual_report sums;
 };
 
 sg_code sg_replay_open(const sg_tape *tape, sg_replay **replay, sg_status *status) {
-    enum { P = SG_TAPE_PARTS };
     sg_replay *r = *replay = calloc(1, sizeof *r);
     if (!r) return sg_fail_memory(status, sizeof *r, "a replay");
     r->tape = tape;
@@ -36,9 +43,11 @@ sg_code sg_replay_open(const sg_tape *tape, sg_replay **replay, sg_status *statu
     r->coefficient = calloc(2 * (tape->n_launches + tape->n_collectives) + 1, sizeof *r->coefficient);
     r->clocks.event = calloc(tape->n_events + 1, sizeof *r->clocks.event);
     r->clocks.active = calloc(tape->n_collectives + 1, sizeof *r->clocks.active);
-    r->of_event = calloc((tape->n_events + 1) * P, sizeof *r->of_event);
-    r->of_interval = calloc((2 * tape->n_collectives + 1) * P, sizeof *r->of_interval);
-    r->weight = calloc((tape->n_durations + 1) * P, sizeof *r->weight);
+    r->of_event = calloc(tape->n_events + 1, sizeof *r->of_event);
+    r->of_interval = calloc(2 * tape->n_collectives + 1, sizeof *r->of_interval);
+    r->weight = calloc(tape->n_durations + 1, sizeof *r->weight);
+    for (size_t i = 0; i < tape->n_readings; i++)
+        if (tape->part[i] >= r->n_parts) r->n_parts = tape->part[i] + 1;
     if (r->seconds && r->reading && r->did && r->stretched && r->coefficient && r->clocks.event && r->clocks.active &&
         r->of_event && r->of_interval && r->weight)
         return SG_OK;
@@ -79,11 +88,17 @@ static sg_code price_collectives(sg_replay *r, const sg_tape_prices *prices, int
 
 /* ---- forward ------------------------------------------------------------------------------------------------------- */
 
-static uint8_t launch(sg_replay *r, const sg_move *m) {
+static inline void host(sg_replay *r, size_t duration, int64_t times) {
+    sg_clocks_host(&r->clocks, r->seconds[duration], (double)times);
+    r->sums.host_busy_s += (double)times * r->seconds[duration];
+}
+
+static inline uint8_t launch(sg_replay *r, const sg_move *m) {
     double start;
     bool beside;
     sg_stretched *s = &r->stretched[r->n_stretched];
     s->coefficient = r->coefficient + r->n_coefficients;
+    if (m->times) host(r, m->host, m->times);
     bool later = sg_clocks_launch(&r->clocks, (sg_stream)m->stream, r->seconds[m->index], &start, &beside, s);
     if (beside) {
         r->n_stretched++;
@@ -113,10 +128,7 @@ static void forward(sg_replay *r, double idle_scale) {
         const sg_move *m = &t->moves[i];
         uint8_t did = 0;
         switch (m->kind) {
-        case SG_MOVE_HOST:
-            sg_clocks_host(c, r->seconds[m->index], (double)m->times);
-            r->sums.host_busy_s += (double)m->times * r->seconds[m->index];
-            break;
+        case SG_MOVE_HOST: host(r, m->index, m->times); break;
         case SG_MOVE_LAUNCH: did = launch(r, m); break;
         case SG_MOVE_COLLECTIVE: did = collective(r, m); break;
         case SG_MOVE_RECORD: did = sg_clocks_record(c, m->index, (sg_stream)m->stream); break;
@@ -132,81 +144,78 @@ static void forward(sg_replay *r, double idle_scale) {
 
 /* ---- back ---------------------------------------------------------------------------------------------------------- */
 
-/* Derivatives of the parts by the clocks as they stand where the way back has come to. */
+/* Derivatives of the parts by the clocks as they stand where the way back has come to. Of the SG_TAPE_PARTS there can be, the
+ * first half are looked at where a tape has no others: `pairs` is a constant wherever these are inlined. */
 typedef struct back {
-    double host[SG_TAPE_PARTS], stream[SG_STREAM_COUNT][SG_TAPE_PARTS];
-    double log_stretch[SG_TAPE_PARTS], log_collective_stretch[SG_TAPE_PARTS];
+    sg_parts host, stream[SG_STREAM_COUNT];
+    sg_parts log_stretch, log_collective_stretch;
     size_t n_stretched, collective;
     int after; /* part of the time behind the reading */
 } back;
 
-/* The vectors of a loop are short and of one length, so that they stay in registers: P parts of those that there can be. */
-#define FOR_PARTS for (int p = 0; p < P; p++)
+#define INLINE static inline __attribute__((always_inline))
 
-static inline __attribute__((always_inline)) void add(double *to, const double *from, double times, const int P) {
-    FOR_PARTS to[p] += times * from[p];
+INLINE void add(sg_parts *to, const sg_parts *from, double times, int pairs) {
+    const sg_pair both = {times, times};
+    for (int i = 0; i < pairs; i++) to->pair[i] += both * from->pair[i];
 }
 
 /* The later one alone has a say. */
-static inline __attribute__((always_inline)) void pass(double *to, double *from, const int P) {
-    FOR_PARTS {
-        to[p] += from[p];
-        from[p] = 0;
+INLINE void pass(sg_parts *to, sg_parts *from, int pairs) {
+    for (int i = 0; i < pairs; i++) {
+        to->pair[i] += from->pair[i];
+        from->pair[i] = (sg_pair){0};
     }
 }
 
-static inline __attribute__((always_inline)) void back_launch(sg_replay *r, back *b, const sg_move *m, uint8_t did,
-                                                              const int P) {
-    double *stream = b->stream[m->stream];
-    if (r->clocks.in_line) pass(stream, b->host, P);
+INLINE void back_launch(sg_replay *r, back *b, const sg_move *m, uint8_t did, int pairs) {
+    sg_parts *stream = &b->stream[m->stream];
+    if (r->clocks.in_line) pass(stream, &b->host, pairs);
     if (did & BESIDE) {
         const sg_stretched *s = &r->stretched[--b->n_stretched];
-        for (size_t k = 0; k < 2 * s->n; k++)
-            add(&r->of_interval[(2 * s->first + k) * SG_TAPE_PARTS], stream, s->coefficient[k], P);
-        add(b->log_stretch, stream, s->of_log_stretch, P);
-        add(&r->weight[(size_t)m->index * SG_TAPE_PARTS], stream, s->of_work, P);
-        FOR_PARTS stream[p] *= s->of_clock;
+        for (size_t k = 0; k < 2 * s->n; k++) add(&r->of_interval[2 * s->first + k], stream, s->coefficient[k], pairs);
+        add(&b->log_stretch, stream, s->of_log_stretch, pairs);
+        add(&r->weight[m->index], stream, s->of_work, pairs);
+        for (int i = 0; i < pairs; i++) stream->pair[i] *= (sg_pair){s->of_clock, s->of_clock};
     } else {
-        add(&r->weight[(size_t)m->index * SG_TAPE_PARTS], stream, 1, P);
+        add(&r->weight[m->index], stream, 1, pairs);
     }
-    if (did & LATER) pass(b->host, stream, P);
+    if (did & LATER) pass(&b->host, stream, pairs);
+    if (m->times) add(&r->weight[m->host], &b->host, (double)m->times, pairs);
 }
 
-static inline __attribute__((always_inline)) void back_collective(sg_replay *r, back *b, const sg_move *m, uint8_t did,
-                                                                  const int P) {
-    double *stream = b->stream[SG_STREAM_COLLECTIVE];
-    const double *interval = &r->of_interval[2 * --b->collective * SG_TAPE_PARTS];
-    add(stream, interval + SG_TAPE_PARTS, 1, P);
+INLINE void back_collective(sg_replay *r, back *b, const sg_move *m, uint8_t did, int pairs) {
+    sg_parts *stream = &b->stream[SG_STREAM_COLLECTIVE];
+    const sg_parts *interval = &r->of_interval[2 * --b->collective];
+    add(stream, interval + 1, 1, pairs);
     double slowed = did & BESIDE ? r->clocks.collective_stretch : 1;
-    add(&r->weight[(size_t)m->index * SG_TAPE_PARTS], stream, slowed, P);
-    if (did & BESIDE) add(b->log_collective_stretch, stream, slowed * r->seconds[m->index], P);
-    add(stream, interval, 1, P);
-    if (did & LATER) pass(b->host, stream, P);
+    add(&r->weight[m->index], stream, slowed, pairs);
+    if (did & BESIDE) add(&b->log_collective_stretch, stream, slowed * r->seconds[m->index], pairs);
+    add(stream, interval, 1, pairs);
+    if (did & LATER) pass(&b->host, stream, pairs);
 }
 
-static inline __attribute__((always_inline)) void back_read(const sg_replay *r, back *b, const sg_move *m) {
+static void back_read(const sg_replay *r, back *b, const sg_move *m) {
     int part = r->tape->part[m->index];
-    if (b->after >= 0) b->host[b->after] -= 1;
-    if (part >= 0) b->host[part] += 1;
+    if (b->after >= 0) b->host.pair[b->after / 2][b->after % 2] -= 1;
+    if (part >= 0) b->host.pair[part / 2][part % 2] += 1;
     b->after = part;
 }
 
-static inline __attribute__((always_inline)) void go_back(sg_replay *r, back *b, const int P) {
+INLINE void go_back(sg_replay *r, back *b, int pairs) {
     for (size_t i = r->tape->n_moves; i-- > 0;) {
         const sg_move *m = &r->tape->moves[i];
         uint8_t did = r->did[i];
         switch (m->kind) {
-        case SG_MOVE_HOST: add(&r->weight[(size_t)m->index * SG_TAPE_PARTS], b->host, (double)m->times, P); break;
-        case SG_MOVE_LAUNCH: back_launch(r, b, m, did, P); break;
-        case SG_MOVE_COLLECTIVE: back_collective(r, b, m, did, P); break;
-        case SG_MOVE_RECORD:
-            pass(did ? b->host : b->stream[m->stream], &r->of_event[(size_t)m->index * SG_TAPE_PARTS], P);
-            break;
+        case SG_MOVE_HOST: add(&r->weight[m->index], &b->host, (double)m->times, pairs); break;
+        case SG_MOVE_LAUNCH: back_launch(r, b, m, did, pairs); break;
+        case SG_MOVE_COLLECTIVE: back_collective(r, b, m, did, pairs); break;
+        case SG_MOVE_RECORD: pass(did ? &b->host : &b->stream[m->stream], &r->of_event[m->index], pairs); break;
         case SG_MOVE_WAIT:
-            if (did) pass(&r->of_event[(size_t)m->index * SG_TAPE_PARTS], b->stream[m->stream], P);
+            if (did) pass(&r->of_event[m->index], &b->stream[m->stream], pairs);
             break;
         case SG_MOVE_SYNC:
-            if (did) pass(b->stream[m->stream], b->host, P);
+            if (did) pass(&b->stream[m->stream], &b->host, pairs);
             break;
         case SG_MOVE_READ: back_read(r, b, m); break;
         default: break;
@@ -214,15 +223,18 @@ static inline __attribute__((always_inline)) void go_back(sg_replay *r, back *b,
     }
 }
 
+static double part_of(const sg_parts *parts, int p) {
+    return parts->pair[p / 2][p % 2];
+}
+
 /* d part / d log parameter of one duration's derivatives. */
 static void spread(const sg_replay *r, size_t duration, int id, double by_log, sg_replayed *out) {
-    const double *weight = &r->weight[duration * SG_TAPE_PARTS];
-    for (int p = 0; p < SG_TAPE_PARTS; p++) out->by_log[p][id] += weight[p] * by_log;
+    for (int p = 0; p < r->n_parts; p++) out->by_log[p][id] += part_of(&r->weight[duration], p) * by_log;
 }
 
 static bool weighs(const sg_replay *r, size_t duration) {
-    for (int p = 0; p < SG_TAPE_PARTS; p++)
-        if (r->weight[duration * SG_TAPE_PARTS + (size_t)p] != 0) return true;
+    for (int p = 0; p < r->n_parts; p++)
+        if (part_of(&r->weight[duration], p) != 0) return true;
     return false;
 }
 
@@ -244,30 +256,23 @@ static sg_code sum_up(const sg_replay *r, const sg_tape_prices *prices, int rank
         for (int id = 0; id < SG_M_COUNT; id++)
             if (price.by_log[id] != 0) spread(r, i, id, price.by_log[id], out);
     }
-    for (int p = 0; p < SG_TAPE_PARTS; p++) {
-        out->by_log[p][SG_M_OVERLAP_STRETCH] += b->log_stretch[p];
-        out->by_log[p][SG_M_COLLECTIVE_STRETCH] += b->log_collective_stretch[p];
+    for (int p = 0; p < r->n_parts; p++) {
+        out->by_log[p][SG_M_OVERLAP_STRETCH] += part_of(&b->log_stretch, p);
+        out->by_log[p][SG_M_COLLECTIVE_STRETCH] += part_of(&b->log_collective_stretch, p);
     }
     return SG_OK;
 }
 
-static int most_part(const sg_tape *tape) {
-    int most = 0;
-    for (size_t i = 0; i < tape->n_readings; i++)
-        if (tape->part[i] > most) most = tape->part[i];
-    return most;
-}
-
 static void backward(sg_replay *r, back *b) {
     const sg_tape *t = r->tape;
-    memset(r->of_event, 0, t->n_events * SG_TAPE_PARTS * sizeof *r->of_event);
-    memset(r->of_interval, 0, 2 * t->n_collectives * SG_TAPE_PARTS * sizeof *r->of_interval);
-    memset(r->weight, 0, t->n_durations * SG_TAPE_PARTS * sizeof *r->weight);
+    memset(r->of_event, 0, t->n_events * sizeof *r->of_event);
+    memset(r->of_interval, 0, 2 * t->n_collectives * sizeof *r->of_interval);
+    memset(r->weight, 0, t->n_durations * sizeof *r->weight);
     *b = (back){.after = SG_TAPE_NO_PART, .n_stretched = r->n_stretched, .collective = r->clocks.n_active};
-    if (most_part(t) < SG_TAPE_PARTS / 2)
-        go_back(r, b, SG_TAPE_PARTS / 2);
+    if (r->n_parts <= SG_TAPE_PARTS / 2)
+        go_back(r, b, PAIRS / 2);
     else
-        go_back(r, b, SG_TAPE_PARTS);
+        go_back(r, b, PAIRS);
 }
 
 /* ---- both ---------------------------------------------------------------------------------------------------------- */

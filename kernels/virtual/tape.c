@@ -69,8 +69,14 @@ static void count(sg_tape *tape, const sg_move *move) {
 sg_code sg_tape_move(sg_tape *tape, sg_move move, sg_status *status) {
     sg_code code = GROW(tape, moves, n_moves, moves_room, status);
     if (code) return code;
-    tape->moves[tape->n_moves++] = move;
     count(tape, &move);
+    const sg_move *last = tape->n_moves ? &tape->moves[tape->n_moves - 1] : NULL;
+    if (move.kind == SG_MOVE_LAUNCH && last && last->kind == SG_MOVE_HOST) {
+        move.host = (uint8_t)last->index;
+        move.times = last->times;
+        tape->n_moves--;
+    }
+    tape->moves[tape->n_moves++] = move;
     return SG_OK;
 }
 

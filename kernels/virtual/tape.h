@@ -25,7 +25,7 @@ enum { SG_TAPE_HOST_DURATIONS = SG_HOST_CLASS_COUNT + 1 };
 
 typedef enum sg_move_kind {
     SG_MOVE_HOST,       /* the host works `times` times duration `index` */
-    SG_MOVE_LAUNCH,     /* duration `index` on a stream, behind the host */
+    SG_MOVE_LAUNCH,     /* duration `index` on a stream, behind the host, which works `times` times duration `host` first */
     SG_MOVE_COLLECTIVE, /* the same on the stream of collectives, beside which compute is slower */
     SG_MOVE_RECORD,     /* event `index` on a stream */
     SG_MOVE_WAIT,       /* a stream waits for event `index` */
@@ -35,7 +35,7 @@ typedef enum sg_move_kind {
 } sg_move_kind;
 
 typedef struct sg_move {
-    uint8_t kind, stream;
+    uint8_t kind, stream, host;
     uint32_t index;
     int64_t times;
 } sg_move;
@@ -57,6 +57,7 @@ sg_code sg_tape_open(sg_tape **tape, sg_status *status);
 void sg_tape_close(sg_tape *tape);
 /* Nothing is on it any more. */
 void sg_tape_clear(sg_tape *tape);
+/* Host work right before a launch becomes part of it. */
 sg_code sg_tape_move(sg_tape *tape, sg_move move, sg_status *status);
 sg_code sg_tape_idle(sg_tape *tape, double seconds, sg_status *status);
 /* A reading of the host's clock. part: < SG_TAPE_PARTS, or SG_TAPE_NO_PART. */
