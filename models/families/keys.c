@@ -209,6 +209,7 @@ static const sg_key transformer_keys[] = {
     TEXT("norm", "layer_norm", "layer_norm|rms_norm", "kind of norm, before attention and feed-forward"),
     TEXT("activation", "gelu", "gelu|relu|silu", "activation of the feed-forward layers"),
     REAL("dropout", "0.0", 0, 0.99, "dropout probability behind attention and feed-forward"),
+    BOOL("gradient_checkpointing", "false", "activations are made again in the backward instead of kept"),
     TEXT("loss", "mse", "mse|l1", "loss against the target"),
     OPTIMIZER_KEYS("1e-4", "1e-2", "1"),
 };

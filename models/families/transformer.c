@@ -15,6 +15,7 @@ typedef struct block {
 typedef struct transformer {
     int64_t batch, layers, width, heads, feedforward, tokens, vocabulary, in, out;
     bool causal, rms;
+    bool checkpoint; /* each layer is a checkpointed segment */
     sg_fn activation;
     double dropout;
     sg_regression regression;
@@ -38,6 +39,7 @@ static void configure(transformer *m, const sg_family_build *build) {
                        .in = sg_option_int(o, "input_dim"),
                        .out = sg_option_int(o, "output_dim"),
                        .causal = sg_option_bool(o, "causal"),
+                       .checkpoint = sg_option_bool(o, "gradient_checkpointing"),
                        .rms = strcmp(sg_option_text(o, "norm"), "rms_norm") == 0,
                        .activation = sg_activation_named(sg_option_text(o, "activation")),
                        .dropout = sg_option_real(o, "dropout")};
@@ -123,7 +125,11 @@ static sg_tid forward(sg_graph *g, void *policy) {
                              : sg_linear_apply(g, &m->input, m->regression.input);
     x = sg_dropout(g, sg_add(g, x, m->position), m->dropout, 0, 1);
     sg_tid mask = causal_mask(g, m);
-    for (int64_t i = 0; i < m->layers; i++) x = block_apply(g, m, &m->blocks[i], x, mask);
+    for (int64_t i = 0; i < m->layers; i++) {
+        sg_checkpoint_begin_if(g, m->checkpoint);
+        x = block_apply(g, m, &m->blocks[i], x, mask);
+        sg_checkpoint_end_if(g, m->checkpoint);
+    }
     x = sg_linear_apply(g, &m->head, norm_apply(g, &m->norm, x));
     sg_module_end(g);
     return sg_regression_loss(g, &m->regression, x);

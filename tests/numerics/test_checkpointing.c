@@ -17,11 +17,14 @@ typedef struct variant {
     sg_small which;
     const char *scope;
     int64_t accumulation;
+    const char *precision;
 } variant;
 
 static const variant VARIANTS[] = {
-    {SG_SMALL_ACT, NULL, 1},      {SG_SMALL_ACT_PRE_NORM, NULL, 2}, {SG_SMALL_PI0, "nested", 1},
-    {SG_SMALL_PI05, "nested", 1}, {SG_SMALL_PI05, "layers", 2},     {SG_SMALL_PI05_EXPERT, "nested", 1},
+    {SG_SMALL_ACT, NULL, 1, NULL},      {SG_SMALL_ACT_PRE_NORM, NULL, 2, "bf16"},
+    {SG_SMALL_PI0, "nested", 1, NULL},  {SG_SMALL_PI05, "nested", 1, "bf16"},
+    {SG_SMALL_PI05, "layers", 2, NULL}, {SG_SMALL_PI05_EXPERT, "nested", 1, NULL},
+    {SG_SMALL_TOKENS, NULL, 1, "fp16"}, {SG_SMALL_TRANSFORMER, NULL, 2, "bf16-pure"},
 };
 
 static void expect_equal(const sg_lab *with, const sg_lab *without, const variant *v, const char *setting) {
@@ -43,7 +46,7 @@ static void test_gradients_are_the_same(void **state) {
     for (size_t i = 0; i < sizeof VARIANTS / sizeof *VARIANTS; i++)
         for (int s = 0; s < SG_SMALL_SETTINGS; s++) {
             const variant *v = &VARIANTS[i];
-            sg_small_options options = {.accumulation = v->accumulation};
+            sg_small_options options = {.accumulation = v->accumulation, .precision = v->precision};
             sg_training *plain = sg_small_build(v->which, &SG_SMALL_SETTING[s], &options);
             options.checkpointing = true;
             options.scope = v->scope;
