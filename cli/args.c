@@ -82,6 +82,7 @@ static const sg_arg table[] = {
     {"--offers", "FILE", 'l', ARG_TEXT, AT(offers), 0, "CSV of rental offers (default: the one that ships)"},
     {"--collectives", "FILE..", 'x', ARG_FILES, AT(collectives), 0, "CSV of all-reduce times (gzip'd or plain)"},
     {"--reports", "FILE..", 'x', ARG_FILES, AT(reports), 0, "CSV of trainings as people reported them"},
+    {"--kernels", "FILE..", 'v', ARG_FILES, AT(kernels), 0, "CSV of kernel times"},
     {"--steps", "FILE..", 'v', ARG_FILES, AT(step_files), 0, "CSV of whole training and inference steps"},
     {"--configs", "FILE", 'v', ARG_TEXT, AT(step_configs), 0,
      "CSV of the models of --steps (default: those that ship)"},

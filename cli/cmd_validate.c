@@ -24,6 +24,12 @@ static sg_code collectives(const sg_csv_table *table, const sg_args *args, const
     return sg_validate_collectives(table, options, into, status);
 }
 
+static sg_code kernels(const sg_csv_table *table, const sg_args *args, const sg_validate_options *options,
+                       sg_validation *into, sg_status *status) {
+    (void)args;
+    return sg_validate_memory_bound(table, options, into, status);
+}
+
 /* The models that rows of steps name: --configs, or those that ship. */
 static sg_code read_configs(const sg_args *args, sg_csv_table *configs, sg_status *status) {
     char folder[SG_PATH_BYTES], path[SG_PATH_BYTES + 64];
@@ -51,6 +57,7 @@ static sg_code reports(const sg_csv_table *table, const sg_args *args, const sg_
 }
 
 static const kind kinds[] = {
+    {offsetof(sg_args, kernels), {"memory_bound.csv"}, kernels},
     {offsetof(sg_args, step_files), {"transformers.csv"}, steps},
     {offsetof(sg_args, collectives), {"allreduce.csv"}, collectives},
     {offsetof(sg_args, reports), {"reports.csv"}, reports},
