@@ -169,8 +169,17 @@ static void take_cameras(sg_report_row *row) {
 /* Instructions of 8 to 48 tokens (SmolVLA pads to the longest of a batch): the middle, in logarithms. */
 static const double USUAL_TOKENS = 20;
 
-/* LeRobot trains its fp32 policies with TF32 products and convolutions; use_amp had no effect on training before
- * 2026-07-31. */
+/* Before 2026-07-31, and in releases up to 0.6.0, use_amp had no effect on LeRobot's training. */
+static bool amp_works(const sg_report_row *row, const char *date) {
+    const char *release = sg_report_find(row->framework, "lerobot 0.");
+    double number;
+    const char *end;
+    if (release && sg_report_number(release + strlen("lerobot 0."), false, &number, &end))
+        if (number < 6.05) return false; /* "0.6.0": the number ends before the second dot or with its zero */
+    return strcmp(date, "2026-07-31") >= 0;
+}
+
+/* LeRobot trains its fp32 policies with TF32 products and convolutions. */
 static void take_precision(sg_report_row *row, const char *date) {
     const char *d = row->details;
     bool bf16 = SAYS(d, "bf16", "bfloat16");
@@ -182,7 +191,7 @@ static void take_precision(sg_report_row *row, const char *date) {
     if (strcmp(row->policy, "smolvla") == 0) return;
     if (sg_report_option(d, "tf32") < 0)
         reason(row->no_training, "TF32 switched off: convolutions in plain fp32 are not offered");
-    bool amp = sg_report_option(d, "use_amp") > 0 && strcmp(date, "2026-07-31") >= 0;
+    bool amp = sg_report_option(d, "use_amp") > 0 && amp_works(row, date);
     const sg_family *family = sg_family_find(row->policy);
     if (sg_report_option(d, "fp16") > 0)
         (void)snprintf(row->precision, sizeof row->precision, "fp16");

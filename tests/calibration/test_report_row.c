@@ -108,6 +108,10 @@ static void options_and_data_sets(void **state) {
     assert_int_equal(r.time, SG_REPORT_WALL);
     assert_true(fabs(r.low_s - 0.66) < 1e-9);
     assert_non_null(strstr(r.sign, "shared host"));
+    r = read_row("policy:act|policy_details:use_amp|batch_per_gpu:8|framework:lerobot 0.6.0|date:2026-08");
+    assert_string_equal(r.precision, "tf32");
+    r = read_row("policy:act|policy_details:use_amp|batch_per_gpu:8|framework:lerobot 0.6.2|date:2026-08-23");
+    assert_string_equal(r.precision, "bf16");
     r = read_row("policy:act|batch_per_gpu:8|hardware:L4|update_s:1");
     assert_true(r.named_sizes && !r.size_known && !r.cameras_known);
 }
