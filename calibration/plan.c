@@ -33,6 +33,7 @@ typedef struct machines {
 
 typedef struct planner {
     const sg_plan_request *request;
+    sg_policy_request policy; /* with the first batch */
     sg_plan_answer *answer;
     sg_predictor *predictor;
     machines loaded;
@@ -60,9 +61,9 @@ static double samples_per_step(const sg_training *t) {
 }
 
 /* Steps of one process of `ranks`: whole optimizer steps. */
-static int64_t steps_of(const planner *p, int ranks) {
+static int64_t steps_of(const planner *p, double per_step, int ranks) {
     double k = p->training->envs > 0 || p->training->accumulation < 1 ? 1 : (double)p->training->accumulation;
-    return (int64_t)(ceil(p->samples / (samples_per_step(p->training) * ranks) / k - 1e-9) * k);
+    return (int64_t)(ceil(p->samples / (per_step * ranks) / k - 1e-9) * k);
 }
 
 static sg_code count_steps(planner *p, sg_status *status) {
@@ -90,7 +91,7 @@ static sg_code count_steps(planner *p, sg_status *status) {
     }
     if (!(p->samples / per_step <= MOST_STEPS))
         return sg_fail(status, SG_BAD_INPUT, "planning %.3g steps: that is no training", p->samples / per_step);
-    p->answer->steps = steps_of(p, 1);
+    p->answer->steps = steps_of(p, per_step, 1);
     p->answer->samples = (int64_t)fmin((double)p->answer->steps * per_step, 9e18);
     p->answer->steps_per_epoch = (int64_t)ceil((double)p->frames / per_step);
     return SG_OK;
@@ -139,9 +140,10 @@ static void SG_PRINTF(2, 3) exclude(sg_offer_answer *a, const char *format, ...)
 }
 
 /* Steps, memory and times of one machine; what is asked of all offers. */
-static sg_code answer_machine(const planner *p, const sg_machine *machine, int ranks, bool rented, sg_offer_answer *a,
-                              sg_status *status) {
+static sg_code answer_machine(const planner *p, const sg_machine *machine, int64_t batch, int ranks, bool rented,
+                              sg_offer_answer *a, sg_status *status) {
     sg_predict_options options = options_of(p->request, ranks);
+    options.batch = batch;
     if (!rented) {
         options.fit = p->request->here_fit;
         options.host_known = true;
@@ -149,7 +151,8 @@ static sg_code answer_machine(const planner *p, const sg_machine *machine, int r
     sg_prediction prediction;
     sg_code code = sg_predictor_run(p->predictor, machine, &options, &prediction, status);
     if (code) return code;
-    a->steps = steps_of(p, ranks);
+    a->batch = prediction.batch;
+    a->steps = steps_of(p, p->training->envs > 0 ? samples_per_step(p->training) : (double)a->batch, ranks);
     a->step_s = p->training->envs > 0 ? prediction.iteration_s : prediction.step_s;
     a->peak_bytes = prediction.device_bytes;
     a->fits = prediction.fits;
@@ -172,18 +175,19 @@ static sg_code load_once(planner *p, const char *name, size_t *index, sg_status 
     return code;
 }
 
-static sg_code answer_offer(const planner *p, const sg_offer *offer, const sg_machine *sheet, sg_offer_answer *a,
-                            sg_status *status) {
+static sg_code answer_offer(const planner *p, const sg_offer *offer, const sg_machine *sheet, int64_t batch,
+                            sg_offer_answer *a, sg_status *status) {
     memcpy(a->provider, offer->provider, sizeof a->provider);
     memcpy(a->name, offer->name, sizeof a->name);
     memcpy(a->gpu, offer->gpu, sizeof a->gpu);
     memcpy(a->machine, offer->machine, sizeof a->machine);
     memcpy(a->price_date, offer->price_date, sizeof a->price_date);
     a->gpus = offer->gpus;
+    a->batch = batch;
     sg_machine machine = *sheet;
     machine.vcpus = offer->vcpus;
     sg_status refused;
-    sg_code code = answer_machine(p, &machine, offer->gpus, true, a, &refused);
+    sg_code code = answer_machine(p, &machine, batch, offer->gpus, true, a, &refused);
     if (code == SG_NO) { /* this machine cannot be priced: the others can */
         sg_figure unknown = {NAN, NAN, NAN, {0, 0, 0}, SG_EVIDENCE_DATA_SHEET};
         a->step_s = a->wall_clock_s = a->cost_usd = a->peak_bytes = unknown;
@@ -204,6 +208,11 @@ static sg_code answer_offer(const planner *p, const sg_offer *offer, const sg_ma
     return SG_OK;
 }
 
+/* 0: the policy's. */
+static int64_t batch_at(const sg_plan_request *r, size_t i) {
+    return r->n_batches ? r->batches[i] : 0;
+}
+
 static sg_code answer_here(planner *p, sg_status *status) {
     const sg_machine *here = p->request->here;
     sg_plan_answer *answer = p->answer;
@@ -213,7 +222,7 @@ static sg_code answer_here(planner *p, sg_status *status) {
     (void)snprintf(a->gpu, sizeof a->gpu, "%.63s", here->title[0] ? here->title : here->name);
     memcpy(a->machine, here->name, sizeof a->machine);
     a->cost_usd = (sg_figure){NAN, NAN, NAN, {0, 0, 0}, SG_EVIDENCE_OBSERVED};
-    sg_code code = answer_machine(p, here, 1, false, a, status);
+    sg_code code = answer_machine(p, here, batch_at(p->request, 0), 1, false, a, status);
     answer->has_here = !code;
     return code;
 }
@@ -230,7 +239,8 @@ static int by_rank(const void *x, const void *y) {
     int order = (a->excluded[0] != 0) - (b->excluded[0] != 0);
     if (!order) order = compare(a->cost_usd.value, b->cost_usd.value);
     if (!order) order = compare(a->wall_clock_s.value, b->wall_clock_s.value);
-    return order ? order : strcmp(a->name, b->name);
+    if (!order) order = strcmp(a->name, b->name);
+    return order ? order : (a->batch > b->batch) - (a->batch < b->batch);
 }
 
 static sg_code answer_each(planner *p, const sg_offers *offers, sg_status *status) {
@@ -238,7 +248,9 @@ static sg_code answer_each(planner *p, const sg_offers *offers, sg_status *statu
         size_t sheet;
         sg_code code = load_once(p, offers->offer[i].machine, &sheet, status);
         if (code) return sg_fail_in(status, "offer %s", offers->offer[i].name);
-        code = answer_offer(p, &offers->offer[i], &p->loaded.machine[sheet], &p->answer->offers[i], status);
+        for (size_t b = 0; b < p->answer->n_batches && !code; b++)
+            code = answer_offer(p, &offers->offer[i], &p->loaded.machine[sheet], batch_at(p->request, b),
+                                &p->answer->offers[i * p->answer->n_batches + b], status);
         if (code) return code;
     }
     return SG_OK;
@@ -246,13 +258,16 @@ static sg_code answer_each(planner *p, const sg_offers *offers, sg_status *statu
 
 static sg_code answer_offers(planner *p, const sg_offers *offers, sg_status *status) {
     sg_plan_answer *answer = p->answer;
-    answer->offers = calloc(offers->count + 1, sizeof *answer->offers);
+    answer->n_batches = p->request->n_batches ? p->request->n_batches : 1;
+    size_t n = 0;
+    if (!__builtin_mul_overflow(offers->count, answer->n_batches, &n) && n < SIZE_MAX)
+        answer->offers = calloc(n + 1, sizeof *answer->offers);
     p->loaded.machine = calloc(offers->count + 1, sizeof *p->loaded.machine);
     if (!answer->offers || !p->loaded.machine)
         return sg_fail_memory(status, offers->count * sizeof(sg_machine), "the machines of the offers");
     sg_code code = answer_each(p, offers, status);
     if (code) return code;
-    answer->n_offers = offers->count;
+    answer->n_offers = n;
     if (answer->n_offers) qsort(answer->offers, answer->n_offers, sizeof *answer->offers, by_rank);
     if (answer->n_offers && !answer->offers[0].excluded[0]) answer->recommended = 0;
     return SG_OK;
@@ -260,7 +275,7 @@ static sg_code answer_offers(planner *p, const sg_offers *offers, sg_status *sta
 
 static sg_code make(planner *p, const sg_offers *offers, sg_status *status) {
     sg_machine gpu = {.device_class = "cuda"};
-    sg_code code = sg_predictor_open(&p->request->policy, p->request->config_dir, &p->predictor, status);
+    sg_code code = sg_predictor_open(&p->policy, p->request->config_dir, &p->predictor, status);
     if (!code) code = sg_predictor_training(p->predictor, &gpu, &p->training, status);
     if (!code) code = count_steps(p, status);
     if (code) return code;
@@ -276,7 +291,8 @@ sg_code sg_plan_make(const sg_plan_request *request, sg_plan_answer *answer, sg_
     memset(answer, 0, sizeof *answer);
     answer->recommended = -1;
     answer->interval = request->interval > 0 && request->interval < 1 ? request->interval : 0.9;
-    planner p = {.request = request, .answer = answer};
+    planner p = {.request = request, .answer = answer, .policy = request->policy};
+    if (request->n_batches) p.policy.batch = request->batches[0];
     sg_offers offers;
     sg_code code = sg_offers_read(request->offers_path, request->config_dir, &offers, status);
     if (code) return code;

@@ -7,6 +7,8 @@
 
 typedef struct sg_plan_request {
     sg_policy_request policy;
+    const int64_t *batches; /* samples per GPU to choose from, each offer with each; none: the policy's batch alone */
+    size_t n_batches;
     const sg_dataset *dataset; /* or NULL: then frames */
     int64_t frames;            /* of the data set when `dataset` is NULL */
     int64_t steps; /* > 0: of one process, overrides epochs; both zero: LeRobot's default. PPO: iterations */
@@ -21,11 +23,11 @@ typedef struct sg_plan_request {
 } sg_plan_request;
 
 /* Steps are counted as LeRobot counts them: micro-batches of one process, samples = steps x batch x processes. More GPUs
- * see the same number of samples in fewer steps. */
+ * see the same number of samples in fewer steps, and so do larger batches: `steps` of a request are those of the first. */
 typedef struct sg_offer_answer {
     char provider[48], name[48], gpu[64], machine[64], price_date[16];
     int gpus;
-    int64_t steps;
+    int64_t batch, steps;
     bool fits;
     sg_figure step_s, wall_clock_s, cost_usd, peak_bytes;
     char limited_by[32];
@@ -35,7 +37,8 @@ typedef struct sg_offer_answer {
 } sg_offer_answer;
 
 typedef struct sg_plan_answer {
-    int64_t steps, samples, steps_per_epoch; /* for one rank */
+    int64_t steps, samples, steps_per_epoch; /* for one rank, with the first batch */
+    size_t n_batches;
     sg_offer_answer *offers;
     size_t n_offers; /* ranked: recommended first, excluded last */
     int recommended; /* index, or -1 */
@@ -45,7 +48,7 @@ typedef struct sg_plan_answer {
     bool has_here;
 } sg_plan_answer;
 
-/* Predicts every offer, from the same training: wall-clock = start-up + steps + checkpoints + epoch ends, each with its own
+/* Predicts every offer with every batch, from the same training: wall-clock = start-up + steps + checkpoints + epoch ends, each with its own
  * doubt; cost by the provider's billing rule. Recommended is the cheapest offer that fits in memory, time and budget, upper
  * bounds counted. An offer that cannot be predicted is excluded with the reason. */
 sg_code sg_plan_make(const sg_plan_request *request, sg_plan_answer *answer, sg_status *status);

@@ -89,7 +89,7 @@ static bool has_own_optimizer(const sg_plan_request *r) {
     return true;
 }
 
-static void train_arguments(text *t, const sg_plan_request *r, const sg_training *training, int64_t steps) {
+static void train_arguments(text *t, const sg_plan_request *r, const sg_training *training, const sg_offer_answer *a) {
     char name[112];
     const char *base = base_of(training->policy);
     if (base)
@@ -103,7 +103,7 @@ static void train_arguments(text *t, const sg_plan_request *r, const sg_training
     if (is_pi(training->policy) && r->policy.precision && strcmp(r->policy.precision, "bf16") == 0)
         append(t, " --policy.dtype=bfloat16");
     append(t, " --dataset.repo_id=USER/%s --batch_size=%lld --steps=%lld --num_workers=%d",
-           dataset_name(r, name, sizeof name), (long long)training->batch, (long long)steps, r->workers);
+           dataset_name(r, name, sizeof name), (long long)a->batch, (long long)a->steps, r->workers);
     if (training->accumulation > 1)
         append(t, " --accelerator.gradient_accumulation.steps=%lld", (long long)training->accumulation);
     if (r->save_every > 0) append(t, " --save_freq=%lld", (long long)r->save_every);
@@ -120,14 +120,14 @@ void sg_plan_command(const sg_plan_request *request, const sg_training *training
     text t = {a->command, sizeof a->command, false};
     if (a->gpus == 1) {
         append(&t, "lerobot-train ");
-        train_arguments(&t, request, training, a->steps);
+        train_arguments(&t, request, training, a);
         append(&t, " --job.target=%s --job.timeout=%lldh", a->name, hours);
     } else {
         append(&t,
                "hf jobs run --flavor %s --timeout %lldh --secrets HF_TOKEN huggingface/lerobot-gpu:latest bash -c "
                "'accelerate launch --multi_gpu --num_processes=%d $(which lerobot-train) ",
                a->name, hours, a->gpus);
-        train_arguments(&t, request, training, a->steps);
+        train_arguments(&t, request, training, a);
         append(&t, "'");
     }
     if (t.cut) a->command[0] = 0; /* half a command is none */
@@ -180,14 +180,18 @@ void sg_plan_recommend(const sg_plan_request *request, sg_plan_answer *answer) {
         return;
     }
     const sg_offer_answer *a = &answer->offers[answer->recommended], *quick = fastest(answer);
-    append(&t, "Rent %s (%d x %s) at %s: ", a->name, a->gpus, a->gpu, a->provider);
+    append(&t, "Rent %s (%d x %s) at %s", a->name, a->gpus, a->gpu, a->provider);
+    if (answer->n_batches > 1) append(&t, " with batch %lld", (long long)a->batch);
+    append(&t, ": ");
     append_times(&t, a);
     append(&t, ", $%.2f ($%.2f to $%.2f); limited by %s.", a->cost_usd.value, a->cost_usd.low, a->cost_usd.high,
            a->limited_by);
     if (quick && quick != a) {
         char time[32];
         sg_plan_duration(quick->wall_clock_s.value, time, sizeof time);
-        append(&t, " Fastest: %s in %s for $%.2f.", quick->name, time, quick->cost_usd.value);
+        append(&t, " Fastest: %s", quick->name);
+        if (answer->n_batches > 1) append(&t, " with batch %lld", (long long)quick->batch);
+        append(&t, " in %s for $%.2f.", time, quick->cost_usd.value);
     }
     append_here(&t, answer);
 }

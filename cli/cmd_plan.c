@@ -8,13 +8,13 @@
 #include <string.h>
 
 static json_t *json_offer(const sg_offer_answer *o) {
-    return json_pack("{s:s, s:s, s:i, s:s, s:s, s:I, s:b, s:o, s:o, s:o, s:o, s:s, s:s, s:s, s:s, s:s}", "provider",
-                     o->provider, "name", o->name, "gpus", o->gpus, "gpu", o->gpu, "machine", o->machine, "steps",
-                     (json_int_t)o->steps, "fits", (int)o->fits, "step_s", sg_json_figure(&o->step_s), "wall_clock_s",
-                     sg_json_figure(&o->wall_clock_s), "cost_usd", sg_json_figure(&o->cost_usd), "device_bytes",
-                     sg_json_figure(&o->peak_bytes), "limited_by", o->limited_by, "evidence",
-                     sg_evidence_name(o->evidence), "price_date", o->price_date, "excluded", o->excluded, "command",
-                     o->command);
+    return json_pack("{s:s, s:s, s:i, s:s, s:s, s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:s, s:s, s:s, s:s, s:s}",
+                     "provider", o->provider, "name", o->name, "gpus", o->gpus, "gpu", o->gpu, "machine", o->machine,
+                     "batch", (json_int_t)o->batch, "steps", (json_int_t)o->steps, "fits", (int)o->fits, "step_s",
+                     sg_json_figure(&o->step_s), "wall_clock_s", sg_json_figure(&o->wall_clock_s), "cost_usd",
+                     sg_json_figure(&o->cost_usd), "device_bytes", sg_json_figure(&o->peak_bytes), "limited_by",
+                     o->limited_by, "evidence", sg_evidence_name(o->evidence), "price_date", o->price_date, "excluded",
+                     o->excluded, "command", o->command);
 }
 
 json_t *sg_json_plan(const sg_plan_answer *plan) {
@@ -51,23 +51,34 @@ static bool one_provider(const sg_plan_answer *plan) {
 }
 
 static void add_row(sg_table *table, const sg_offer_answer *o, bool with_provider) {
-    char gpu[96], name[112];
+    char gpu[96], name[112], batch[24];
+    (void)snprintf(batch, sizeof batch, "%lld", (long long)o->batch);
     (void)snprintf(name, sizeof name, "%s%s%s", with_provider ? o->provider : "", with_provider ? " " : "", o->name);
     (void)snprintf(gpu, sizeof gpu, "%d x %s", o->gpus, o->gpu);
     sg_text steps = sg_show_count(o->steps), step = sg_show_seconds(o->step_s.value),
             peak = sg_show_bytes(o->peak_bytes.high);
     sg_text wall = range(&o->wall_clock_s, sg_show_duration), cost = range(&o->cost_usd, money);
-    const char *const row[] = {name,          o->gpus > 0 ? gpu : o->gpu,   steps.s, step.s, wall.s, cost.s, peak.s,
-                               o->limited_by, sg_evidence_name(o->evidence)};
+    const char *const row[] = {name,          o->gpus > 0 ? gpu : o->gpu,    steps.s, step.s, wall.s, cost.s, peak.s,
+                               o->limited_by, sg_evidence_name(o->evidence), batch};
     sg_table_row(table, row);
+}
+
+/* With another batch, which ranks higher: of each offer the best is shown. */
+static bool shown_before(const sg_plan_answer *plan, size_t i) {
+    for (size_t k = 0; k < i; k++)
+        if (strcmp(plan->offers[k].name, plan->offers[i].name) == 0 &&
+            strcmp(plan->offers[k].provider, plan->offers[i].provider) == 0)
+            return true;
+    return false;
 }
 
 void sg_print_plan(const sg_plan_answer *plan) {
     char wall[32], cost[32];
     (void)snprintf(wall, sizeof wall, "wall-clock (%.3g %%)", 100 * plan->interval);
     (void)snprintf(cost, sizeof cost, "cost (%.3g %%)", 100 * plan->interval);
-    const char *const header[] = {"offer", "device",       "steps",      "step",    wall,
-                                  cost,    "memory up to", "limited by", "evidence"};
+    const char *const header[] = {"offer", "device",       "steps",      "step",     wall,
+                                  cost,    "memory up to", "limited by", "evidence", "batch"};
+    const int columns = plan->n_batches > 1 ? 10 : 9;
     bool several = !one_provider(plan);
     printf("%s steps of one process", sg_show_count(plan->steps).s);
     if (plan->steps_per_epoch > 0) printf(" (%s per epoch)", sg_show_count(plan->steps_per_epoch).s);
@@ -77,18 +88,20 @@ void sg_print_plan(const sg_plan_answer *plan) {
     printf("\n");
     if (plan->has_here || plan->recommended >= 0) {
         printf("\n");
-        sg_table *table = sg_table_new(9, header);
+        sg_table *table = sg_table_new(columns, header);
         if (plan->has_here) add_row(table, &plan->here, false);
         for (size_t i = 0; i < plan->n_offers; i++)
-            if (!plan->offers[i].excluded[0]) add_row(table, &plan->offers[i], several);
+            if (!plan->offers[i].excluded[0] && !shown_before(plan, i)) add_row(table, &plan->offers[i], several);
         sg_table_print(table);
     }
     for (size_t i = 0, first = 1; i < plan->n_offers; i++) {
         const sg_offer_answer *o = &plan->offers[i];
-        if (!o->excluded[0]) continue;
+        if (!o->excluded[0] || shown_before(plan, i)) continue;
         if (first) printf("\nLeft out:\n");
         first = 0;
-        printf("  %s%s%s: %s\n", several ? o->provider : "", several ? " " : "", o->name, o->excluded);
+        printf("  %s%s%s", several ? o->provider : "", several ? " " : "", o->name);
+        if (plan->n_batches > 1) printf(", batch %lld", (long long)o->batch);
+        printf(": %s\n", o->excluded);
     }
     printf("\n%s\n", plan->recommendation);
     if (plan->recommended >= 0 && plan->offers[plan->recommended].command[0])
@@ -124,6 +137,10 @@ static int answer(const sg_args *args, const sg_request *request, const sg_targe
     sg_plan_answer plan = {0};
     sg_plan_request what = sg_plan_request_of(args, request, here ? &here->machine : NULL);
     what.here_fit = here && here->has_fit ? &here->fit : NULL;
+    if (args->batch.n > 1) {
+        what.batches = args->batch.value;
+        what.n_batches = args->batch.n;
+    }
     if (sg_plan_make(&what, &plan, &status) != SG_OK) return sg_show_error(args, &status);
     int result = plan.recommended >= 0 ? SG_OK : SG_NO;
     if (args->json)
@@ -143,10 +160,9 @@ int sg_cmd_plan(const sg_args *args) {
     sg_request request;
     sg_target here;
     bool has_here = args->machine != NULL;
-    if (args->batch.n > 1 || args->ranks.n) {
+    if (args->ranks.n) {
         (void)sg_fail(&status, SG_BAD_INPUT,
-                      args->ranks.n ? "plan takes no number of GPUs: each offer has its own; 'predict --gpus' takes one"
-                                    : "plan takes one batch at a time, samples per GPU: --batch N");
+                      "plan takes no number of GPUs: each offer has its own; 'predict --gpus' takes one");
         return sg_show_error(args, &status);
     }
     if (args->steps > 0 && args->epochs > 0) {

@@ -197,6 +197,47 @@ static void test_budget_and_deadline(void **state) {
     sg_plan_clear(&a);
 }
 
+static const sg_offer_answer *with_batch(const sg_plan_answer *a, const char *name, int64_t batch) {
+    for (size_t i = 0; i < a->n_offers; i++)
+        if (strcmp(a->offers[i].name, name) == 0 && a->offers[i].batch == batch) return &a->offers[i];
+    fail_msg("no offer %s with batch %lld", name, (long long)batch);
+    return NULL;
+}
+
+/* Several batches: each offer with each, as plans of one batch say, of the same samples; the cheapest is recommended. */
+static void test_batches(void **state) {
+    (void)state;
+    static const int64_t batches[] = {4, 16, 4096};
+    sg_plan_request r = small_request(), alone = small_request();
+    sg_plan_answer all, one;
+    r.batches = batches;
+    r.n_batches = 3;
+    alone.policy.batch = 4;
+    plan(&alone, &one);
+    plan(&r, &all);
+    assert_int_equal(all.n_offers, 3 * one.n_offers);
+    assert_int_equal(all.steps, one.steps);
+    for (size_t i = 0; i < one.n_offers; i++) {
+        const sg_offer_answer *a = &one.offers[i], *b = with_batch(&all, a->name, 4);
+        assert_memory_equal(&a->step_s, &b->step_s, sizeof a->step_s);
+        assert_memory_equal(&a->cost_usd, &b->cost_usd, sizeof a->cost_usd);
+        assert_memory_equal(&a->peak_bytes, &b->peak_bytes, sizeof a->peak_bytes);
+        assert_int_equal(a->steps, b->steps);
+        assert_string_equal(a->command, b->command);
+    }
+    assert_int_equal(with_batch(&all, "t4-small", 16)->steps, (with_batch(&all, "t4-small", 4)->steps + 3) / 4);
+    assert_non_null(strstr(with_batch(&all, "t4-small", 16)->command, "--batch_size=16"));
+    assert_true(with_batch(&all, "t4-small", 4096)->excluded[0] != 0);
+    for (size_t i = 0; i < all.n_offers; i++)
+        if (!all.offers[i].excluded[0])
+            assert_true(all.offers[all.recommended].cost_usd.value <= all.offers[i].cost_usd.value);
+    char with[32];
+    (void)snprintf(with, sizeof with, "with batch %lld", (long long)all.offers[all.recommended].batch);
+    assert_non_null(strstr(all.recommendation, with));
+    sg_plan_clear(&one);
+    sg_plan_clear(&all);
+}
+
 /* A batch that a T4 cannot hold is excluded there and recommended elsewhere. */
 static void test_memory(void **state) {
     (void)state;
@@ -343,10 +384,15 @@ static void test_durations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steps),     cmocka_unit_test(test_bad_requests),
-        cmocka_unit_test(test_answers),   cmocka_unit_test(test_budget_and_deadline),
-        cmocka_unit_test(test_memory),    cmocka_unit_test(test_here_and_own_offers),
-        cmocka_unit_test(test_offers),    cmocka_unit_test(test_shipped_offers),
+        cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_bad_requests),
+        cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_budget_and_deadline),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_here_and_own_offers),
+        cmocka_unit_test(test_offers),
+        cmocka_unit_test(test_shipped_offers),
         cmocka_unit_test(test_durations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
