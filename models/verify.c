@@ -384,8 +384,14 @@ static sg_code check_nothing_left(const walk *w) {
     return SG_OK;
 }
 
-/* One iteration twice, each block at most twice: a third round would meet nothing new. Without a schedule, the programs
- * in their order. */
+static bool any_ready(const walk *w) {
+    for (size_t i = 0; i < w->t->n_parameters; i++)
+        if (w->ready[i]) return true;
+    return false;
+}
+
+/* One iteration, each block at most twice: a third round would meet nothing new. Once more where gradients are left ready: nothing
+ * else outlives an iteration but what is there from the start. Without a schedule, the programs in their order. */
 static sg_code check_iterations(walk *w) {
     const sg_training *t = w->t;
     bool steps_known = false;
@@ -396,7 +402,7 @@ static sg_code check_iterations(walk *w) {
         for (size_t i = 0; i < t->n_programs && code == SG_OK && t->n_blocks == 0; i++)
             code = check_program(w, &t->programs[i], steps_known);
         if (code == SG_OK) code = check_nothing_left(w);
-        if (code != SG_OK) return code;
+        if (code != SG_OK || !any_ready(w)) return code;
     }
     return SG_OK;
 }

@@ -116,6 +116,7 @@ static sg_code compile_op(sg_walker *w, const sg_entry *e, sg_instruction *in, s
         return sg_fail(status, SG_BAD_INPUT, "its arguments reach past the table's end");
     for (int k = 0; k < op->n_in + op->n_out; k++) {
         const sg_tensor *x = &t->tensors[t->args[e->args + (uint32_t)k]];
+        if (memcmp(&op->desc[k], &x->desc, sizeof x->desc) == 0) continue; /* as it mostly is */
         if (sg_desc_span_bytes(&op->desc[k]) > sg_desc_span_bytes(&x->desc))
             return sg_fail(status, SG_BAD_INPUT, "argument %d is smaller than the op says", k);
     }
