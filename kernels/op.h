@@ -75,6 +75,10 @@ bool sg_desc_same_shape(const sg_desc *a, const sg_desc *b);
  * LAYER_NORM   x w b -> y mean rstd           last dim, eps; mean and rstd fp32 (fp64 of fp64) over the rows
  * LAYER_NORM_BWD  dy x mean rstd w -> dx dw db     NO_DX: without dx. NO_DW: without dw and db
  * RMS_NORM     x w -> y rstd                  y = w * x * rstd;  RMS_NORM_BWD  dy x rstd w -> dx dw (NO_DX, NO_DW)
+ * CHANNEL_NORM x[n,c,..] w[c] b[c] -> y mean rstd    eps; `count` groups of channels in each sample, mean and rstd [n,count] (group
+ *              norm); count 0: each channel over all samples, mean and rstd [c] (batch norm while training). Statistics fp32
+ *              (fp64 of fp64). The averages that PyTorch's batch norm keeps for evaluation are not part of it: no step reads them.
+ * CHANNEL_NORM_BWD  dy x mean rstd w -> dx dw db     (NO_DX, NO_DW as LAYER_NORM_BWD)
  * ATTENTION    q[b,h,t,d] k[b,h,s,d] v[b,h,s,d] [mask HAS_MASK, broadcastable to b,h,t,s; bool true = keep, float = added]
  *              -> o[b,h,t,d] lse[b,h,t]       fused softmax(alpha q k^T + mask) v; lse fp32 (fp64 of fp64)
  * ATTENTION_BWD   do q k v o lse [mask] -> dq dk dv
@@ -118,6 +122,8 @@ bool sg_desc_same_shape(const sg_desc *a, const sg_desc *b);
     X(LAYER_NORM_BWD, NORM)                                                                                            \
     X(RMS_NORM, NORM)                                                                                                  \
     X(RMS_NORM_BWD, NORM)                                                                                              \
+    X(CHANNEL_NORM, NORM)                                                                                              \
+    X(CHANNEL_NORM_BWD, NORM)                                                                                          \
     X(ATTENTION, ATTENTION)                                                                                            \
     X(ATTENTION_BWD, ATTENTION)                                                                                        \
     X(UNARY, ELEMENTWISE)                                                                                              \
@@ -172,10 +178,10 @@ typedef enum sg_op_class {
 /* clang-format off */
 #define SG_FN_LIST(X)                                                                                         \
     X(NONE)                                                                                                   \
-    /* unary: AFFINE a x + b; CLAMP to [a, b]; POW x^a; DIV_SCALAR x / a */                                   \
+    /* unary: AFFINE a x + b; CLAMP to [a, b]; POW x^a; DIV_SCALAR x / a; MISH x tanh(log(1 + e^x)) */        \
     X(RELU) X(GELU_TANH) X(GELU_ERF) X(SILU) X(ELU) X(TANH) X(SIGMOID) X(EXP) X(LOG) X(SIN) X(COS) X(SQRT)    \
     X(RSQRT) X(SQUARE) X(ABS) X(NEG) X(SIGN) X(RECIPROCAL) X(AFFINE) X(CLAMP) X(NOT) X(POW) X(DIV_SCALAR)     \
-    X(FLOOR)                                                                                                  \
+    X(MISH) X(FLOOR)                                                                                          \
     /* binary: LERP x + a (y - x); POWV x^y */                                                                \
     X(ADD) X(SUB) X(MUL) X(DIV) X(MAX) X(MIN) X(LERP) X(SQUARED_DIFF) X(ABS_DIFF) X(EQ) X(NE) X(LT) X(LE)     \
     X(GT) X(GE) X(AND) X(OR) X(ATAN2) X(POWV)                                                                 \
@@ -219,7 +225,8 @@ typedef struct sg_attrs {
     int32_t dim;                          /* CAT, CUMSUM: along it. With SG_PER_SAMPLE: the batch dim */
     uint32_t dims_mask;                   /* REDUCE */
     int32_t sample_group;                 /* SG_PER_SAMPLE: elements of `dim` that belong to one sample (heads), >= 1 */
-    int32_t count; /* FOREACH, ADAMW, NORM_ALL, AMP_UNSCALE: tensors per list; AMP_UPDATE: steps */
+    int32_t
+        count; /* FOREACH, ADAMW, NORM_ALL, AMP_UNSCALE: tensors per list; AMP_UPDATE: steps; CHANNEL_NORM: groups */
     double alpha, beta, eps;
     double lr, beta1, beta2, weight_decay; /* ADAMW; bias correction takes the step from the launch */
 } sg_attrs;
@@ -234,7 +241,8 @@ typedef struct sg_op {
 
 /* What one execution must do, whatever device does it (docs/design.md, "The step program").
  * flops: 2 x multiply-adds for GEMM, convolution and attention; 0 for bandwidth-bound kinds, whose price is their bytes.
- * Bytes: distinct elements of each input and output once. launches: kernels a CUDA library needs (lists are split as
+ * Bytes: distinct elements of each input and output once; CHANNEL_NORM and its backward read x (and dy) once for the
+ * statistics and once more for the result. launches: kernels a CUDA library needs (lists are split as
  * PyTorch's multi-tensor apply splits them: 320 blocks of 65,536 elements, and at most 110/64/48/36/30 tensors for
  * 1-5 lists; PyTorch ATen/native/cuda/MultiTensorApply.cuh). */
 typedef struct sg_cost {

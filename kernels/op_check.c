@@ -282,6 +282,36 @@ static const char *check_norm(const sg_op *op) {
     return NULL;
 }
 
+/* mean and rstd: [n, groups], or [c] without groups. */
+static const char *check_channel_statistic(const sg_op *op, const sg_desc *s, const sg_desc *x) {
+    int64_t groups = op->attrs.count;
+    CHECK(is_statistic_of(s, x) && sg_desc_is_contiguous(s), "mean and rstd must be contiguous fp32 (fp64 of fp64)");
+    CHECK(groups ? s->ndim == 2 && s->size[0] == x->size[0] && s->size[1] == groups : is_vector(s, x->size[1]),
+          "mean and rstd must be [n, groups], or [c] without groups");
+    return NULL;
+}
+
+static const char *check_channel_norm(const sg_op *op) {
+    bool backward = op->kind == SG_OP_CHANNEL_NORM_BWD;
+    bool dx = backward && !has(op, SG_NO_DX), dw = backward && !has(op, SG_NO_DW);
+    CHECK(!backward || dx || dw, "neither dx nor dw is wanted");
+    PASS(backward ? check_arity(op, 5, dx + 2 * dw) : check_arity(op, 3, 3));
+    const sg_desc *x = in(op, backward);
+    CHECK(x->ndim >= 2, "x must have at least 2 dims (n, c)");
+    int64_t channels = x->size[1];
+    CHECK(op->attrs.count >= 0 && (op->attrs.count == 0 || channels % op->attrs.count == 0),
+          "the channels are no multiple of the groups (count)");
+    for (int i = 0; i < op->n_in + op->n_out; i++) CHECK(is_float(&op->desc[i]), "operands must be floating point");
+    CHECK(sg_desc_same_shape(x, backward ? in(op, 0) : out(op, 0)), "x and its counterpart differ in shape");
+    for (int i = 0; i < 2; i++) PASS(check_channel_statistic(op, backward ? in(op, 2 + i) : out(op, 1 + i), x));
+    CHECK(is_vector(in(op, backward ? 4 : 1), channels), "w is not a vector of channels");
+    if (!backward) CHECK(is_vector(in(op, 2), channels), "b is not a vector of channels");
+    if (dx) CHECK(sg_desc_same_shape(out(op, 0), x), "dx is not shaped like x");
+    for (int i = dx; i < op->n_out && backward; i++)
+        CHECK(is_vector(out(op, i), channels), "dw and db are not vectors of channels");
+    return NULL;
+}
+
 /* ---- element-wise ------------------------------------------------------------------------------------------------ */
 
 static bool has_derivative(int fn) {
@@ -515,6 +545,8 @@ static const char *check_kind(const sg_op *op) {
     case SG_OP_LAYER_NORM_BWD:
     case SG_OP_RMS_NORM:
     case SG_OP_RMS_NORM_BWD: return check_norm(op);
+    case SG_OP_CHANNEL_NORM:
+    case SG_OP_CHANNEL_NORM_BWD: return check_channel_norm(op);
     case SG_OP_ATTENTION:
     case SG_OP_ATTENTION_BWD: return check_attention(op);
     case SG_OP_UNARY:

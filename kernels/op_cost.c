@@ -43,6 +43,10 @@ static int64_t launches_of(const sg_op *op) {
     case SG_OP_MAXPOOL_BWD: return 2;                     /* zeros, then scatter */
     case SG_OP_LAYER_NORM_BWD:
     case SG_OP_RMS_NORM_BWD: return op->attrs.flags & (SG_NO_DX | SG_NO_DW) ? 1 : 2;
+    case SG_OP_CHANNEL_NORM: /* cuDNN's batch norm; ATen's group norm: moments, their coefficients, the values */
+        return op->attrs.count ? 3 : 1;
+    case SG_OP_CHANNEL_NORM_BWD: /* ATen/native/cuda/group_norm_kernel.cu: sums, coefficients, dx, dw with db */
+        return op->attrs.count ? 4 : 2;
     case SG_OP_ATTENTION_BWD: return 3; /* row sums of do * o, the main kernel, conversion of dq */
     case SG_OP_EMBEDDING_BWD: return 2; /* zeros, then accumulation */
     case SG_OP_CAT: return (op->n_in + 127) / 128;
@@ -91,10 +95,20 @@ static double embedding_bytes_read(const sg_op *op) {
     return rows * row_bytes + (double)sg_desc_distinct_bytes(index);
 }
 
+static double bytes_read(const sg_op *op) {
+    double bytes = bytes_of(op->desc, op->n_in);
+    switch ((sg_op_kind)op->kind) {
+    case SG_OP_EMBEDDING: return embedding_bytes_read(op);
+    case SG_OP_CHANNEL_NORM: return bytes + bytes_of(op->desc, 1);
+    case SG_OP_CHANNEL_NORM_BWD: return bytes + (op->attrs.flags & SG_NO_DX ? 0 : bytes_of(op->desc, 2));
+    default: return bytes;
+    }
+}
+
 sg_cost sg_op_cost(const sg_op *op) {
     sg_cost cost = {
         .flops = flops_of(op),
-        .bytes_read = op->kind == SG_OP_EMBEDDING ? embedding_bytes_read(op) : bytes_of(op->desc, op->n_in),
+        .bytes_read = bytes_read(op),
         .bytes_written = bytes_of(op->desc + op->n_in, op->n_out),
         .launches = launches_of(op),
     };

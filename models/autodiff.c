@@ -39,11 +39,13 @@ static void derive_op(sg_derivation *d) {
     switch ((sg_op_kind)d->op.kind) {
     case SG_OP_MATMUL: sg_derive_matmul(d); break;
     case SG_OP_CONV: sg_derive_conv(d); break;
+    case SG_OP_CONV_BWD_DATA: sg_derive_transposed_conv(d); break;
     case SG_OP_MAXPOOL: sg_derive_max_pool(d); break;
     case SG_OP_PAD: sg_derive_pad(d); break;
     case SG_OP_SOFTMAX: sg_derive_softmax(d); break;
     case SG_OP_LAYER_NORM:
     case SG_OP_RMS_NORM: sg_derive_norm(d); break;
+    case SG_OP_CHANNEL_NORM: sg_derive_channel_norm(d); break;
     case SG_OP_ATTENTION: sg_derive_attention(d); break;
     case SG_OP_UNARY: sg_derive_unary(d); break;
     case SG_OP_BINARY: sg_derive_binary(d); break;

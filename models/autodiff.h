@@ -32,24 +32,28 @@ void sg_keep_saved(sg_graph *g, const sg_node *node, size_t until);
 /* A held tensor holds its graph, and the graph what it saved. Uses the tensors' `wanted` marks and leaves them clear. */
 void sg_keep_graph_of(sg_graph *g, const sg_tid *held, size_t n, size_t until);
 
-void sg_derive_view(sg_derivation *d);      /* autodiff_view.c */
-void sg_derive_reduce(sg_derivation *d);    /* autodiff_view.c */
-void sg_derive_join(sg_derivation *d);      /* autodiff_view.c: CAT and stack */
-void sg_derive_pad(sg_derivation *d);       /* autodiff_view.c */
-void sg_derive_unary(sg_derivation *d);     /* autodiff_elementwise.c */
-void sg_derive_binary(sg_derivation *d);    /* autodiff_elementwise.c */
-void sg_derive_ternary(sg_derivation *d);   /* autodiff_elementwise.c */
-void sg_derive_dropout(sg_derivation *d);   /* autodiff_elementwise.c */
-void sg_derive_matmul(sg_derivation *d);    /* autodiff_product.c */
-void sg_derive_conv(sg_derivation *d);      /* autodiff_product.c */
-void sg_derive_attention(sg_derivation *d); /* autodiff_product.c */
-void sg_derive_embedding(sg_derivation *d); /* autodiff_rows.c */
-void sg_derive_softmax(sg_derivation *d);   /* autodiff_rows.c */
-void sg_derive_norm(sg_derivation *d);      /* autodiff_rows.c */
-void sg_derive_max_pool(sg_derivation *d);  /* autodiff_rows.c */
+void sg_derive_view(sg_derivation *d);            /* autodiff_view.c */
+void sg_derive_reduce(sg_derivation *d);          /* autodiff_view.c */
+void sg_derive_join(sg_derivation *d);            /* autodiff_view.c: CAT and stack */
+void sg_derive_pad(sg_derivation *d);             /* autodiff_view.c */
+void sg_derive_unary(sg_derivation *d);           /* autodiff_elementwise.c */
+void sg_derive_binary(sg_derivation *d);          /* autodiff_elementwise.c */
+void sg_derive_ternary(sg_derivation *d);         /* autodiff_elementwise.c */
+void sg_derive_dropout(sg_derivation *d);         /* autodiff_elementwise.c */
+void sg_derive_matmul(sg_derivation *d);          /* autodiff_product.c */
+void sg_derive_conv(sg_derivation *d);            /* autodiff_conv.c */
+void sg_derive_transposed_conv(sg_derivation *d); /* autodiff_conv.c */
+void sg_derive_attention(sg_derivation *d);       /* autodiff_product.c */
+void sg_derive_embedding(sg_derivation *d);       /* autodiff_rows.c */
+void sg_derive_softmax(sg_derivation *d);         /* autodiff_rows.c */
+void sg_derive_norm(sg_derivation *d);            /* autodiff_rows.c */
+void sg_derive_channel_norm(sg_derivation *d);    /* autodiff_rows.c */
+void sg_derive_max_pool(sg_derivation *d);        /* autodiff_rows.c */
 
 /* The node's output 0 as its backward reads it: unpacking a saved output makes a detached view. */
 sg_tid sg_saved_output(sg_derivation *d);
+/* The gradient before the activation inside a product or convolution. */
+sg_tid sg_undo_activation(sg_derivation *d);
 /* dx of fn by UNARY_BWD. s: fn's input or output, as sg_fn_saves_output says. */
 sg_tid sg_unary_backward(sg_graph *g, const sg_attrs *forward, sg_fn fn, sg_tid dy, sg_tid s);
 /* x's layout when it is dense, else dense in the order of its strides. */

@@ -103,6 +103,7 @@ void sg_derive_unary(sg_derivation *d) {
         return;
     case SG_FN_GELU_TANH:
     case SG_FN_GELU_ERF:
+    case SG_FN_MISH:
     case SG_FN_ELU: d->dx[0] = sg_unary_backward(g, a, fn, dy, x); return;
     case SG_FN_NOT:
     case SG_FN_SIGN:

@@ -1,4 +1,4 @@
-/* autodiff_product.c: gradients of matrix products, convolutions and attention. */
+/* autodiff_product.c: gradients of matrix products and attention. */
 #include "models/autodiff.h"
 #include "models/ops.h"
 
@@ -72,7 +72,7 @@ static void factors_native(sg_derivation *d, sg_tid dc) {
         d->dx[1] = transposed ? product(d, dc, &dc_t, d->in[0], a) : product(d, d->in[0], &a_t, dc, NULL);
 }
 
-static sg_tid undo_activation(sg_derivation *d) {
+sg_tid sg_undo_activation(sg_derivation *d) {
     sg_fn act = (sg_fn)d->op.attrs.act;
     if (act == SG_FN_NONE) return d->dy[0];
     const sg_attrs forward = {.alpha = act == SG_FN_ELU ? 1 : 0};
@@ -86,49 +86,13 @@ static void derive_addends(sg_derivation *d, sg_tid dc) {
 }
 
 void sg_derive_matmul(sg_derivation *d) {
-    sg_tid dc = undo_activation(d);
+    sg_tid dc = sg_undo_activation(d);
     if (!sg_graph_has(d->g, dc)) return;
     if (sg_graph_eager(d->g))
         factors_eager(d, dc);
     else
         factors_native(d, dc);
     derive_addends(d, dc);
-}
-
-/* ---- convolution ------------------------------------------------------------------------------------------------- */
-
-static void conv_weights(sg_derivation *d, sg_tid dc, bool bias) {
-    sg_graph *g = d->g;
-    sg_attrs attrs = d->op.attrs;
-    attrs.act = SG_FN_NONE;
-    attrs.flags = bias ? SG_HAS_BIAS : 0;
-    const sg_desc out[2] = {sg_desc_like(sg_graph_desc(g, d->in[1])),
-                            bias ? *sg_graph_desc(g, d->in[2]) : (sg_desc){0}};
-    sg_tid dw[2] = {SG_NO_TENSOR, SG_NO_TENSOR};
-    sg_emit(g, SG_OP_CONV_BWD_WEIGHTS, &attrs, (const sg_tid[]){dc, d->in[0]}, 2, out, dw, 1 + bias);
-    d->dx[1] = dw[0];
-    if (bias) d->dx[2] = dw[1];
-}
-
-/* convolution_backward is one call: the input's gradient, then the weight's and the bias's. */
-void sg_derive_conv(sg_derivation *d) {
-    sg_graph *g = d->g;
-    sg_tid dc = undo_activation(d);
-    if (!sg_graph_has(g, dc)) return;
-    bool has_bias = (d->op.attrs.flags & SG_HAS_BIAS) != 0, wants_bias = has_bias && sg_wants(d, 2);
-    if (sg_wants(d, 0)) {
-        sg_attrs attrs = d->op.attrs;
-        attrs.act = SG_FN_NONE;
-        attrs.flags &= SG_WEIGHT_B;
-        sg_desc out = sg_desc_like(sg_graph_desc(g, d->in[0]));
-        sg_emit(g, SG_OP_CONV_BWD_DATA, &attrs, (const sg_tid[]){dc, d->in[1]}, 2, &out, &d->dx[0], 1);
-        if (sg_wants(d, 1) || wants_bias) sg_same_dispatch(g);
-    }
-    if (sg_wants(d, 1))
-        conv_weights(d, dc, wants_bias);
-    else if (wants_bias)
-        d->dx[2] = sg_reduce(g, SG_FN_SUM, dc, 1u << 0 | 1u << 2 | 1u << 3, false);
-    if ((d->op.attrs.flags & SG_HAS_RESIDUAL) && sg_wants(d, 2 + has_bias)) d->dx[2 + has_bias] = dc;
 }
 
 /* ---- attention ---------------------------------------------------------------------------------------------------- */

@@ -26,6 +26,21 @@ void sg_derive_norm(sg_derivation *d) {
     for (int i = dx ? 0 : 1, k = 0; k < n_out; i++, k++) d->dx[i] = made[k];
 }
 
+void sg_derive_channel_norm(sg_derivation *d) {
+    sg_graph *g = d->g;
+    bool dx = sg_wants(d, 0), dw = sg_wants(d, 1) || sg_wants(d, 2);
+    sg_attrs attrs = d->op.attrs;
+    attrs.flags = (dx ? 0 : SG_NO_DX) | (dw ? 0 : SG_NO_DW);
+    const sg_tid in[5] = {d->dy[0], d->in[0], d->out[1], d->out[2], d->in[1]};
+    sg_tid made[3];
+    sg_desc out[3];
+    int n_out = 0;
+    if (dx) out[n_out++] = sg_desc_like(sg_graph_desc(g, d->in[0]));
+    for (int i = 1; i < 3 && dw; i++) out[n_out++] = sg_desc_like(sg_graph_desc(g, d->in[i]));
+    sg_emit(g, SG_OP_CHANNEL_NORM_BWD, &attrs, in, 5, out, made, n_out);
+    for (int i = dx ? 0 : 1, k = 0; k < n_out; i++, k++) d->dx[i] = made[k];
+}
+
 void sg_derive_max_pool(sg_derivation *d) {
     sg_graph *g = d->g;
     sg_desc out = sg_desc_like(sg_graph_desc(g, d->in[0]));

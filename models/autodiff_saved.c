@@ -56,9 +56,11 @@ static sg_saved saved_by_binary(const sg_graph *g, sg_fn fn, const sg_tid *in) {
 static sg_saved saved_by_op(const sg_graph *g, const sg_op *op, const sg_tid *in) {
     switch ((sg_op_kind)op->kind) {
     case SG_OP_MATMUL: return saved_by_product(g, op, in);
-    case SG_OP_CONV: return saved_by_conv(g, op, in);
+    case SG_OP_CONV:
+    case SG_OP_CONV_BWD_DATA: return saved_by_conv(g, op, in);
     case SG_OP_MAXPOOL: return (sg_saved){bit(0, sg_graph_eager(g)), OUTPUT_1};
     case SG_OP_SOFTMAX: return outputs(OUTPUT_0);
+    case SG_OP_CHANNEL_NORM:
     case SG_OP_LAYER_NORM: return (sg_saved){3, OUTPUT_1 | OUTPUT_2};
     case SG_OP_RMS_NORM: return (sg_saved){3, OUTPUT_1};
     case SG_OP_ATTENTION: return (sg_saved){7 | bit(3, op->n_in == 4), OUTPUT_0 | OUTPUT_1};

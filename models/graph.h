@@ -128,7 +128,7 @@ void sg_keep_for_backward(sg_graph *g, sg_tid t);
 
 struct sg_optimizer_spec {
     bool sgd;                                              /* SGD without momentum; false: Adam */
-    bool decoupled_weight_decay;                           /* AdamW; false: Adam (weight decay must be 0) */
+    bool decoupled_weight_decay;                           /* AdamW; false: Adam, decay is added to the gradient */
     double lr, beta1, beta2, eps, weight_decay, clip_norm; /* clip_norm <= 0: none */
     /* Parameter groups: names with this prefix form a group of their own (lists are built per group and dtype); NULL ends. */
     const char *group_prefix[4];

@@ -280,8 +280,25 @@ typedef struct sg_product_spec {
 } sg_product_spec;
 /* One MATMUL. The residual is broadcast to the result. */
 sg_tid sg_product(sg_graph *g, const sg_product_spec *product);
+/* True when t is a parameter or a view of one. */
+bool sg_is_weight(const sg_graph *g, sg_tid t);
+/* True when the profile has the activation inside the product; `tracked`: a gradient flows through it. */
+bool sg_fuses_activation(const sg_graph *g, sg_fn act, bool tracked);
+/* True when gradients are on and one of the tensors needs one. */
+bool sg_tracks(const sg_graph *g, const sg_tid *t, int n);
+sg_tid sg_activate(sg_graph *g, sg_tid x, sg_fn act); /* NONE: x itself */
+
+/* ---- convolutions (ops_conv.c) --------------------------------------------------------------------------------- */
+
+/* Of a convolution or pooling, (h, w). */
+typedef struct sg_window {
+    int64_t kernel[2];
+    int stride[2], pad[2];
+} sg_window;
 /* Height and width after a window op. */
-bool sg_window_output(sg_graph *g, const sg_desc *x, const int64_t *kernel, int stride, int pad, int64_t *out);
+bool sg_window_output(sg_graph *g, const sg_desc *x, const sg_window *window, int64_t *out);
+/* A sequence [n, c, l] as an image [n, c, 1, l]; other descriptors as they are. */
+sg_desc sg_desc_as_image(const sg_desc *x);
 
 /* ---- autocast (autocast.c) ----------------------------------------------------------------------------------- */
 

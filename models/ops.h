@@ -46,6 +46,8 @@ sg_tid sg_arange(sg_graph *g, sg_dtype dtype, double start, double step, int64_t
 sg_tid sg_randn(sg_graph *g, sg_dtype dtype, int ndim, const int64_t *size, int per_sample_dim);
 sg_tid sg_rand(sg_graph *g, sg_dtype dtype, int ndim, const int64_t *size, double low, double high, int per_sample_dim);
 sg_tid sg_randperm(sg_graph *g, int64_t n);
+/* i64, low <= value < high. */
+sg_tid sg_randint(sg_graph *g, int64_t low, int64_t high, int ndim, const int64_t *size, int per_sample_dim);
 
 /* Element-wise: 1 op. Broadcasting as in PyTorch; the result takes the wider dtype. */
 sg_tid sg_unary(sg_graph *g, sg_fn fn, sg_tid x, double alpha, double beta);
@@ -83,11 +85,18 @@ sg_tid sg_linear_act(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, sg_fn ac
 sg_tid sg_conv2d(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, int stride, int pad);
 sg_tid sg_conv2d_fused(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, sg_tid residual, sg_fn act, int stride,
                        int pad);
+/* x[n,c,l], weight[o,c,k] -> [n,o,l']; one call, which is a convolution over images of height 1. */
+sg_tid sg_conv1d(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, int stride, int pad);
+/* x[n,c,l], weight[c,o,k] -> [n,o,(l-1) stride - 2 pad + k]: the gradient of a convolution by its input, then the bias is
+ * added in place. */
+sg_tid sg_conv_transpose1d(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, int stride, int pad);
 sg_tid sg_max_pool2d(sg_graph *g, sg_tid x, int kernel, int stride, int pad);
 sg_tid sg_resize2d(sg_graph *g, sg_tid x, int64_t height, int64_t width); /* bilinear */
 
 sg_tid sg_softmax(sg_graph *g, sg_tid x); /* last dim */
 sg_tid sg_layer_norm(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, double eps);
+/* x[n,c,..], weight[c], bias[c]: batch norm as in training (groups 0) or group norm. 1 op. */
+sg_tid sg_channel_norm(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, int64_t groups, double eps);
 sg_tid sg_rms_norm(sg_graph *g, sg_tid x, sg_tid weight,
                    double eps); /* fused kind; composed forms are written in layers */
 /* q[b,h,t,d] k, v[b,h,s,d], mask or SG_NO_TENSOR: scaled_dot_product_attention. */

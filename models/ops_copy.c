@@ -226,6 +226,10 @@ sg_tid sg_rand(sg_graph *g, sg_dtype dtype, int ndim, const int64_t *size, doubl
     return random(g, SG_FN_UNIFORM, low, high, dtype, ndim, size, per_sample_dim);
 }
 
+sg_tid sg_randint(sg_graph *g, int64_t low, int64_t high, int ndim, const int64_t *size, int per_sample_dim) {
+    return random(g, SG_FN_INTEGER, (double)low, (double)high, SG_I64, ndim, size, per_sample_dim);
+}
+
 sg_tid sg_randperm(sg_graph *g, int64_t n) {
     return random(g, SG_FN_PERMUTATION, 0, 0, SG_I64, 1, &n, -1);
 }

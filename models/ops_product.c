@@ -1,4 +1,4 @@
-/* ops_product.c: matrix products and convolutions. */
+/* ops_product.c: matrix products. */
 #include "models/graph_state.h"
 #include "models/ops.h"
 
@@ -13,7 +13,7 @@ sg_compute sg_compute_of(const sg_profile *profile, sg_dtype dtype, bool convolu
     }
 }
 
-static bool is_weight(const sg_graph *g, sg_tid t) {
+bool sg_is_weight(const sg_graph *g, sg_tid t) {
     return g->storages.at[g->tensors.at[t].storage].role == SG_ROLE_WEIGHT;
 }
 
@@ -47,7 +47,7 @@ sg_tid sg_product(sg_graph *g, const sg_product_spec *p) {
     out.size[last] = in_desc[1].size[last];
     out = sg_desc_make((sg_dtype)out.dtype, out.ndim, out.size);
     attrs.compute = sg_compute_of(&g->profile, (sg_dtype)in_desc[0].dtype, false);
-    if (is_weight(g, p->b)) attrs.flags |= SG_WEIGHT_B;
+    if (sg_is_weight(g, p->b)) attrs.flags |= SG_WEIGHT_B;
     if (p->bias != SG_NO_TENSOR) {
         attrs.flags |= SG_HAS_BIAS;
         in_desc[n_in] = *sg_graph_desc(g, p->bias);
@@ -104,18 +104,18 @@ static bool folds(const sg_graph *g, sg_tid x, sg_tid matrix) {
 /* ---- linear ---------------------------------------------------------------------------------------------------- */
 
 /* An activation goes into the product where the profile fuses it and its backward can do without its input. */
-static bool can_fuse(const sg_graph *g, sg_fn act, bool tracked) {
+bool sg_fuses_activation(const sg_graph *g, sg_fn act, bool tracked) {
     return g->profile.fused_activation && act != SG_FN_NONE && (sg_fn_saves_output(act) || !tracked);
 }
 
-static bool tracks(const sg_graph *g, const sg_tid *t, int n) {
+bool sg_tracks(const sg_graph *g, const sg_tid *t, int n) {
     if (g->no_grad > 0 || g->in_backward) return false;
     for (int i = 0; i < n; i++)
         if (sg_requires_grad(g, t[i])) return true;
     return false;
 }
 
-static sg_tid activate(sg_graph *g, sg_tid x, sg_fn act) {
+sg_tid sg_activate(sg_graph *g, sg_tid x, sg_fn act) {
     return act == SG_FN_NONE ? x : sg_unary(g, act, x, act == SG_FN_ELU ? 1 : 0, 0);
 }
 
@@ -123,7 +123,7 @@ static sg_tid activate(sg_graph *g, sg_tid x, sg_fn act) {
 static sg_tid linear_by_matmul(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, sg_fn act) {
     sg_tid y = sg_matmul(g, x, sg_transpose(g, weight, 0, 1));
     if (bias != SG_NO_TENSOR) y = sg_binary_in_place(g, SG_FN_ADD, y, bias, 1);
-    return activate(g, y, act);
+    return sg_activate(g, y, act);
 }
 
 sg_tid sg_linear_act(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, sg_fn act) {
@@ -140,7 +140,7 @@ sg_tid sg_linear_act(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, sg_fn ac
     if (sg_graph_eager(g) && in.ndim > 2 && (bias == SG_NO_TENSOR || !sg_desc_is_contiguous(&in)))
         return linear_by_matmul(g, x, weight, bias, act);
     const sg_tid operands[3] = {x, weight, bias};
-    bool fused = can_fuse(g, act, tracks(g, operands, 3));
+    bool fused = sg_fuses_activation(g, act, sg_tracks(g, operands, 3));
     if (in.ndim != 2) x = sg_reshape(g, x, 2, (const int64_t[]){-1, w.size[1]});
     sg_desc w_t = transposed(&w);
     sg_product_spec spec = {
@@ -156,7 +156,7 @@ sg_tid sg_linear_act(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, sg_fn ac
         size[in.ndim - 1] = w.size[0];
         y = sg_view(g, y, in.ndim, size);
     }
-    return fused ? y : activate(g, y, act);
+    return fused ? y : sg_activate(g, y, act);
 }
 
 sg_tid sg_linear(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias) {
@@ -220,79 +220,4 @@ sg_tid sg_baddbmm(sg_graph *g, sg_tid residual, sg_tid a, sg_tid b) {
                             .bias = SG_NO_TENSOR,
                             .residual = sg_autocast_down(g, residual)};
     return sg_product(g, &spec);
-}
-
-/* ---- convolution ------------------------------------------------------------------------------------------------ */
-
-/* Sizes after a window op; false (the graph fails) when the window does not fit. */
-bool sg_window_output(sg_graph *g, const sg_desc *x, const int64_t *kernel, int stride, int pad, int64_t *out) {
-    for (int i = 0; i < 2; i++) {
-        int64_t padded;
-        if (x->ndim != 4 || stride < 1 || pad < 0 ||
-            __builtin_add_overflow(x->size[2 + i], 2 * (int64_t)pad, &padded) || padded < kernel[i] || kernel[i] < 1 ||
-            kernel[i] > INT32_MAX) {
-            sg_graph_fail(g, SG_BAD_INPUT, "%s: a window of %lld elements does not fit its image (stride %d, pad %d)",
-                          sg_graph_module_name(g), (long long)kernel[i], stride, pad);
-            return false;
-        }
-        out[i] = (padded - kernel[i]) / stride + 1;
-    }
-    return true;
-}
-
-static bool is_nhwc(const sg_desc *x) {
-    return sg_desc_is_channels_last(x) && !sg_desc_is_contiguous(x);
-}
-
-static sg_tid conv(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, sg_tid residual, sg_fn act, int stride, int pad) {
-    const sg_desc in = *sg_graph_desc(g, x), w = *sg_graph_desc(g, weight);
-    int64_t hw[2];
-    if (w.ndim != 4) {
-        sg_graph_fail(g, SG_BAD_INPUT, "conv2d: the weight must have 4 dims");
-        return SG_NO_TENSOR;
-    }
-    if (!sg_window_output(g, &in, &w.size[2], stride, pad, hw)) return SG_NO_TENSOR;
-    sg_dtype dtype = (sg_dtype)in.dtype;
-    const int64_t size[4] = {in.size[0], w.size[0], hw[0], hw[1]};
-    bool channels_last = g->profile.channels_last || is_nhwc(&in) || is_nhwc(&w);
-    sg_desc out =
-        channels_last ? sg_desc_channels_last(dtype, size[0], size[1], size[2], size[3]) : sg_desc_make(dtype, 4, size);
-    sg_attrs attrs = {.act = act,
-                      .compute = sg_compute_of(&g->profile, dtype, true),
-                      .flags = is_weight(g, weight) ? SG_WEIGHT_B : 0,
-                      .kernel = {(int32_t)w.size[2], (int32_t)w.size[3]},
-                      .stride = {stride, stride},
-                      .pad = {pad, pad}};
-    sg_tid operands[4] = {x, weight}, y;
-    int n = 2;
-    if (bias != SG_NO_TENSOR) {
-        attrs.flags |= SG_HAS_BIAS;
-        operands[n++] = bias;
-    }
-    if (residual != SG_NO_TENSOR) {
-        attrs.flags |= SG_HAS_RESIDUAL;
-        operands[n++] = residual;
-    }
-    sg_emit(g, SG_OP_CONV, &attrs, operands, n, &out, &y, 1);
-    return y;
-}
-
-sg_tid sg_conv2d_fused(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, sg_tid residual, sg_fn act, int stride,
-                       int pad) {
-    x = sg_autocast_down(g, x);
-    weight = sg_autocast_down(g, weight);
-    if (bias != SG_NO_TENSOR) bias = sg_autocast_down(g, bias);
-    if (!sg_graph_has(g, x) || !sg_graph_has(g, weight)) return SG_NO_TENSOR;
-    const sg_tid operands[4] = {x, weight, bias, residual};
-    bool fuse = g->profile.fused_activation, fused_act = can_fuse(g, act, tracks(g, operands, 4));
-    bool fused_residual = fuse && (act == SG_FN_NONE || fused_act);
-    sg_tid y =
-        conv(g, x, weight, bias, fused_residual ? residual : SG_NO_TENSOR, fused_act ? act : SG_FN_NONE, stride, pad);
-    if (residual != SG_NO_TENSOR && !fused_residual) y = sg_binary_in_place(g, SG_FN_ADD, y, residual, 1);
-    if (act == SG_FN_NONE || fused_act) return y;
-    return sg_fn_saves_output(act) ? sg_unary_in_place(g, act, y, 0, 0) : activate(g, y, act);
-}
-
-sg_tid sg_conv2d(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, int stride, int pad) {
-    return sg_conv2d_fused(g, x, weight, bias, SG_NO_TENSOR, SG_FN_NONE, stride, pad);
 }

@@ -49,6 +49,27 @@ sg_tid sg_layer_norm(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, double e
     return y[0];
 }
 
+/* Autocast computes group norm in fp32 and leaves batch norm the dtype that it gets. */
+sg_tid sg_channel_norm(sg_graph *g, sg_tid x, sg_tid weight, sg_tid bias, int64_t groups, double eps) {
+    if (groups) x = sg_autocast_up(g, x);
+    if (!sg_graph_has(g, x) || !sg_graph_has(g, weight) || !sg_graph_has(g, bias)) return SG_NO_TENSOR;
+    const sg_desc in = *sg_graph_desc(g, x);
+    if (in.ndim < 2 || groups < 0 || groups > INT32_MAX) {
+        sg_graph_fail(g, SG_BAD_INPUT, "norm of channels in %s: it takes at least 2 dims (n, c) and at least 0 groups",
+                      sg_graph_module_name(g));
+        return SG_NO_TENSOR;
+    }
+    const int64_t of_groups[] = {in.size[0], groups};
+    sg_desc statistic =
+        groups ? sg_desc_make(statistic_dtype(&in), 2, of_groups) : sg_desc_make(statistic_dtype(&in), 1, &in.size[1]);
+    sg_desc out[3] = {in, statistic, statistic};
+    sg_desc_like_operands(&out[0], &in, 1);
+    sg_attrs attrs = {.count = (int32_t)groups, .eps = eps};
+    sg_tid y[3];
+    sg_emit(g, SG_OP_CHANNEL_NORM, &attrs, (const sg_tid[]){x, weight, bias}, 3, out, y, 3);
+    return y[0];
+}
+
 sg_tid sg_rms_norm(sg_graph *g, sg_tid x, sg_tid weight, double eps) {
     if (!has_last_dim(g, x, "RMS norm") || !sg_graph_has(g, weight)) return SG_NO_TENSOR;
     const sg_desc in = *sg_graph_desc(g, x);
@@ -155,7 +176,8 @@ sg_tid sg_max_pool2d(sg_graph *g, sg_tid x, int kernel, int stride, int pad) {
     int64_t hw[2];
     if (!sg_graph_has(g, x)) return SG_NO_TENSOR;
     const sg_desc in = *sg_graph_desc(g, x);
-    if (!sg_window_output(g, &in, (const int64_t[]){kernel, kernel}, stride, pad, hw)) return SG_NO_TENSOR;
+    const sg_window window = {.kernel = {kernel, kernel}, .stride = {stride, stride}, .pad = {pad, pad}};
+    if (!sg_window_output(g, &in, &window, hw)) return SG_NO_TENSOR;
     const sg_desc out[2] = {image(&in, (sg_dtype)in.dtype, hw[0], hw[1]),
                             image(&in, g->profile.int64_pool_index ? SG_I64 : SG_U8, hw[0], hw[1])};
     sg_attrs attrs = {.kernel = {kernel, kernel}, .stride = {stride, stride}, .pad = {pad, pad}};

@@ -80,14 +80,18 @@ static void foreach_in_place(sg_graph *g, const sg_attrs *attrs, int32_t n, int 
     (void)sg_graph_record(g, &record, out);
 }
 
-static const sg_tid *foreach_sqrt(sg_graph *g, int32_t n, const sg_tid *x) {
-    sg_tid *out = tids(g, (size_t)n);
+/* A FOREACH into new tensors like those of the first list. */
+static const sg_tid *foreach_new(sg_graph *g, const sg_attrs *attrs, int32_t n, int lists, const sg_tid *const *list) {
+    size_t count = (size_t)n;
+    sg_tid *in = tids(g, count * (size_t)lists), *out = tids(g, (size_t)n);
     sg_desc *desc = sg_arena_alloc(g->arena, (size_t)n * sizeof *desc);
     if (!desc) sg_graph_fail(g, SG_MACHINE, "cannot allocate host memory for %d parameters", (int)n);
-    if (!desc || !out || g->failed) return NULL;
-    for (int32_t i = 0; i < n; i++) desc[i] = *sg_graph_desc(g, x[i]);
-    sg_attrs attrs = {.fn = SG_FN_SQRT, .count = n};
-    sg_record record = {.kind = SG_OP_FOREACH, .attrs = &attrs, .n_in = n, .n_out = n, .in = x, .out_desc = desc};
+    if (!desc || !in || !out || g->failed) return NULL;
+    for (int i = 0; i < lists; i++) memcpy(in + (size_t)i * count, list[i], count * sizeof *in);
+    for (int32_t i = 0; i < n; i++) desc[i] = *sg_graph_desc(g, in[i]);
+    sg_attrs a = *attrs;
+    a.count = n;
+    sg_record record = {.kind = SG_OP_FOREACH, .attrs = &a, .n_in = n * lists, .n_out = n, .in = in, .out_desc = desc};
     (void)sg_graph_record(g, &record, out);
     return out;
 }
@@ -103,19 +107,30 @@ static sg_attrs pass(const sg_optimizer_spec *spec, sg_fn fn, double alpha, doub
                       .beta2 = spec->beta2};
 }
 
+/* Adam adds weight decay x parameter to the gradient; AdamW shrinks the parameter. */
+static bool couples_decay(const sg_optimizer_spec *spec) {
+    return spec->weight_decay > 0 && !spec->decoupled_weight_decay;
+}
+
 static void adam_foreach(sg_graph *g, const sg_optimizer_spec *spec, const bundle *b) {
     sg_attrs a;
-    if (spec->weight_decay > 0) {
+    const sg_tid *gradient = b->g;
+    if (couples_decay(spec)) { /* the sums live until the second moment has them (torch 2.1 deletes its local then) */
+        a = pass(spec, SG_FN_ADD, spec->weight_decay, 0, 0);
+        gradient = foreach_new(g, &a, b->n, 2, (const sg_tid *const[]){b->g, b->p});
+        if (!gradient) return;
+    } else if (spec->weight_decay > 0) {
         a = pass(spec, SG_FN_AFFINE, 1 - spec->lr * spec->weight_decay, 0, 0);
         foreach_in_place(g, &a, b->n, 1, &b->p, SG_NO_TENSOR);
     }
     a = pass(spec, SG_FN_LERP, 1 - spec->beta1, 0, 0);
-    foreach_in_place(g, &a, b->n, 2, (const sg_tid *const[]){b->m, b->g}, SG_NO_TENSOR);
+    foreach_in_place(g, &a, b->n, 2, (const sg_tid *const[]){b->m, gradient}, SG_NO_TENSOR);
     a = pass(spec, SG_FN_AFFINE, spec->beta2, 0, 0);
     foreach_in_place(g, &a, b->n, 1, &b->v, SG_NO_TENSOR);
     a = pass(spec, SG_FN_ADDCMUL, 1 - spec->beta2, 0, 0);
-    foreach_in_place(g, &a, b->n, 3, (const sg_tid *const[]){b->v, b->g, b->g}, SG_NO_TENSOR);
-    const sg_tid *root = foreach_sqrt(g, b->n, b->v);
+    foreach_in_place(g, &a, b->n, 3, (const sg_tid *const[]){b->v, gradient, gradient}, SG_NO_TENSOR);
+    a = (sg_attrs){.fn = SG_FN_SQRT};
+    const sg_tid *root = foreach_new(g, &a, b->n, 1, &b->v);
     if (!root) return;
     a = pass(spec, SG_FN_DIV_SCALAR, 1, 0, SG_STEP_SQRT);
     foreach_in_place(g, &a, b->n, 1, &root, SG_NO_TENSOR);
@@ -130,28 +145,36 @@ static void in_place(sg_graph *g, sg_op_kind kind, sg_attrs attrs, const sg_tid 
     sg_emit_into(g, kind, &attrs, in, n_in, in, 1);
 }
 
-static sg_tid unary_new(sg_graph *g, sg_attrs attrs, sg_tid x) {
+/* fn of one or two operands into a new tensor like the first. */
+static sg_tid new_of(sg_graph *g, sg_op_kind kind, sg_attrs attrs, const sg_tid *in, int n_in) {
     sg_tid y = SG_NO_TENSOR;
-    if (!sg_graph_has(g, x)) return y;
-    const sg_desc out = *sg_graph_desc(g, x);
-    sg_record record = {.kind = SG_OP_UNARY, .attrs = &attrs, .n_in = 1, .n_out = 1, .in = &x, .out_desc = &out};
+    if (!sg_graph_has(g, in[0])) return y;
+    const sg_desc out = *sg_graph_desc(g, in[0]);
+    sg_record record = {.kind = kind, .attrs = &attrs, .n_in = n_in, .n_out = 1, .in = in, .out_desc = &out};
     (void)sg_graph_record(g, &record, &y);
     return y;
 }
 
 static void adam_single(sg_graph *g, const sg_optimizer_spec *spec, sg_tid p, sg_tid grad, sg_tid m, sg_tid v) {
-    if (spec->weight_decay > 0)
+    if (couples_decay(spec))
+        grad = new_of(g, SG_OP_BINARY, pass(spec, SG_FN_ADD, spec->weight_decay, 0, 0), (const sg_tid[]){grad, p}, 2);
+    else if (spec->weight_decay > 0)
         in_place(g, SG_OP_UNARY, pass(spec, SG_FN_AFFINE, 1 - spec->lr * spec->weight_decay, 0, 0), &p, 1);
     in_place(g, SG_OP_BINARY, pass(spec, SG_FN_LERP, 1 - spec->beta1, 0, 0), (const sg_tid[]){m, grad}, 2);
     in_place(g, SG_OP_UNARY, pass(spec, SG_FN_AFFINE, spec->beta2, 0, 0), &v, 1);
     in_place(g, SG_OP_TERNARY, pass(spec, SG_FN_ADDCMUL, 1 - spec->beta2, 0, 0), (const sg_tid[]){v, grad, grad}, 3);
-    sg_tid root = unary_new(g, pass(spec, SG_FN_SQRT, 0, 0, 0), v);
-    sg_tid scaled = unary_new(g, pass(spec, SG_FN_DIV_SCALAR, 1, 0, SG_STEP_SQRT), root);
+    sg_tid root = new_of(g, SG_OP_UNARY, pass(spec, SG_FN_SQRT, 0, 0, 0), &v, 1);
+    sg_tid scaled = new_of(g, SG_OP_UNARY, pass(spec, SG_FN_DIV_SCALAR, 1, 0, SG_STEP_SQRT), &root, 1);
     in_place(g, SG_OP_UNARY, pass(spec, SG_FN_AFFINE, 1, spec->eps, 0), &scaled, 1);
     in_place(g, SG_OP_TERNARY, pass(spec, SG_FN_ADDCDIV, 0, 0, SG_STEP_SIZE), (const sg_tid[]){p, m, scaled}, 3);
 }
 
 static void adam_fused(sg_graph *g, const sg_optimizer_spec *spec, const bundle *b) {
+    bool coupled = couples_decay(spec);
+    if (coupled) {
+        const sg_attrs a = pass(spec, SG_FN_ADD, spec->weight_decay, 0, 0);
+        foreach_in_place(g, &a, b->n, 2, (const sg_tid *const[]){b->g, b->p}, SG_NO_TENSOR);
+    }
     size_t n = (size_t)b->n;
     sg_tid *in = tids(g, 4 * n), *into = tids(g, 3 * n), *out = tids(g, 3 * n);
     if (!in || !into || !out) return;
@@ -164,7 +187,7 @@ static void adam_fused(sg_graph *g, const sg_optimizer_spec *spec, const bundle 
                       .lr = spec->lr,
                       .beta1 = spec->beta1,
                       .beta2 = spec->beta2,
-                      .weight_decay = spec->weight_decay};
+                      .weight_decay = coupled ? 0 : spec->weight_decay};
     sg_record record = {
         .kind = SG_OP_ADAMW, .attrs = &attrs, .n_in = 4 * b->n, .n_out = 3 * b->n, .in = in, .into = into};
     (void)sg_graph_record(g, &record, out);
@@ -246,9 +269,8 @@ static sg_tid clip_group(sg_graph *g, double max_norm, const char *const *prefix
 /* ---- the step ------------------------------------------------------------------------------------------------------ */
 
 static bool check_spec(sg_graph *g, const sg_optimizer_spec *spec) {
-    if (spec->decoupled_weight_decay || spec->weight_decay == 0) return true;
-    sg_graph_fail(g, SG_BAD_INPUT, "%s with coupled weight decay is not modelled: use AdamW or a weight decay of 0",
-                  spec->sgd ? "SGD" : "Adam");
+    if (!spec->sgd || spec->decoupled_weight_decay || spec->weight_decay == 0) return true;
+    sg_graph_fail(g, SG_BAD_INPUT, "SGD with weight decay is not modelled: use AdamW or a weight decay of 0");
     return false;
 }
 

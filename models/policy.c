@@ -32,6 +32,7 @@ static const family_builder builders[SG_FAMILY_COUNT] = {
     [SG_FAMILY_GPT2] = {.build = sg_gpt2_build},
     [SG_FAMILY_OPT] = {.build = sg_opt_build},
     [SG_FAMILY_SWITCH] = {.build = sg_switch_build},
+    [SG_FAMILY_DIFFUSION] = {.build = sg_diffusion_build, .tf32 = true},
 };
 
 /* ---- names ---- */

@@ -76,6 +76,7 @@ sg_code sg_prepare_reduce(sg_device *device, sg_plan *plan, sg_status *status);
 sg_code sg_prepare_norm_all(sg_device *device, sg_plan *plan, sg_status *status);
 sg_code sg_prepare_rows(sg_device *device, sg_plan *plan,
                         sg_status *status); /* SOFTMAX, LAYER_NORM, RMS_NORM and backward */
+sg_code sg_prepare_channel_norm(sg_device *device, sg_plan *plan, sg_status *status); /* and backward */
 sg_code sg_prepare_maxpool(sg_device *device, sg_plan *plan, sg_status *status);
 sg_code sg_prepare_maxpool_bwd(sg_device *device, sg_plan *plan, sg_status *status);
 sg_code sg_prepare_resize(sg_device *device, sg_plan *plan, sg_status *status);

@@ -228,6 +228,7 @@ static bool is_costly(sg_fn fn) {
     case SG_FN_GELU_TANH:
     case SG_FN_GELU_ERF:
     case SG_FN_SILU:
+    case SG_FN_MISH:
     case SG_FN_ELU:
     case SG_FN_TANH:
     case SG_FN_SIGMOID:

@@ -28,6 +28,8 @@ static sg_prepare prepare_of(sg_op_kind kind) {
     case SG_OP_LAYER_NORM_BWD:
     case SG_OP_RMS_NORM:
     case SG_OP_RMS_NORM_BWD: return sg_prepare_rows;
+    case SG_OP_CHANNEL_NORM:
+    case SG_OP_CHANNEL_NORM_BWD: return sg_prepare_channel_norm;
     case SG_OP_ATTENTION: return sg_prepare_attention;
     case SG_OP_ATTENTION_BWD: return sg_prepare_attention_bwd;
     case SG_OP_UNARY:

@@ -84,6 +84,9 @@ static double gelu_gate(double x) {
 static double normal_cdf(double x) {
     return 0.5 * erfc(-x * 0.70710678118654752440);
 }
+static double mish_gate(double x) {
+    return tanh(x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)));
+}
 static double sign_of(double x) {
     return x > 0 ? 1 : x < 0 ? -1 : 0;
 }
@@ -114,6 +117,7 @@ double sg_scalar_unary(sg_fn fn, double x, double a, double b) {
     case SG_FN_POW: return pow(x, a);
     case SG_FN_DIV_SCALAR: return x / a;
     case SG_FN_FLOOR: return floor(x);
+    case SG_FN_MISH: return x * mish_gate(x);
     default: return x; /* NONE: a conversion */
     }
 }
@@ -127,6 +131,7 @@ double sg_scalar_slope(sg_fn fn, double s, double a, double b) {
     }
     case SG_FN_GELU_ERF: return normal_cdf(s) + s * 0.39894228040143267794 * exp(-0.5 * s * s);
     case SG_FN_SILU: return sigmoid(s) * (1 + s * (1 - sigmoid(s)));
+    case SG_FN_MISH: return mish_gate(s) + s * (1 - mish_gate(s) * mish_gate(s)) * sigmoid(s);
     case SG_FN_ELU: return s > 0 ? 1 : a * exp(s);
     case SG_FN_TANH: return 1 - s * s;
     case SG_FN_SIGMOID: return s * (1 - s);

@@ -109,6 +109,8 @@ sg_code sg_cuda_norm_all(sg_device *device, struct sg_plan *plan, sg_status *sta
 sg_code sg_cuda_softmax(sg_device *device, struct sg_plan *plan, sg_status *status);    /* both directions */
 sg_code sg_cuda_layer_norm(sg_device *device, struct sg_plan *plan, sg_status *status); /* LAYER_NORM, RMS_NORM */
 sg_code sg_cuda_layer_norm_bwd(sg_device *device, struct sg_plan *plan, sg_status *status);
+sg_code sg_cuda_channel_norm(sg_device *device, struct sg_plan *plan, sg_status *status);
+sg_code sg_cuda_channel_norm_bwd(sg_device *device, struct sg_plan *plan, sg_status *status);
 sg_code sg_cuda_maxpool(sg_device *device, struct sg_plan *plan, sg_status *status); /* both directions */
 sg_code sg_cuda_resize(sg_device *device, struct sg_plan *plan, sg_status *status);
 sg_code sg_cuda_embedding(sg_device *device, struct sg_plan *plan, sg_status *status);

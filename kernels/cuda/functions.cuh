@@ -9,10 +9,10 @@
 /* clang-format off */
 #define SG_UNARY_FNS(X)                                                                                                \
     X(RELU) X(GELU_TANH) X(GELU_ERF) X(SILU) X(ELU) X(TANH) X(SIGMOID) X(EXP) X(LOG) X(SIN) X(COS) X(SQRT) X(RSQRT)    \
-    X(SQUARE) X(ABS) X(NEG) X(SIGN) X(RECIPROCAL) X(AFFINE) X(CLAMP) X(NOT) X(POW) X(DIV_SCALAR) X(FLOOR)
+    X(SQUARE) X(ABS) X(NEG) X(SIGN) X(RECIPROCAL) X(AFFINE) X(CLAMP) X(NOT) X(POW) X(DIV_SCALAR) X(FLOOR) X(MISH)
 #define SG_SLOPE_FNS(X)                                                                                                \
     X(RELU) X(GELU_TANH) X(GELU_ERF) X(SILU) X(ELU) X(TANH) X(SIGMOID) X(EXP) X(LOG) X(SIN) X(COS) X(SQRT) X(RSQRT)    \
-    X(SQUARE) X(ABS) X(NEG) X(RECIPROCAL) X(AFFINE) X(CLAMP) X(POW) X(DIV_SCALAR)
+    X(SQUARE) X(ABS) X(NEG) X(RECIPROCAL) X(AFFINE) X(CLAMP) X(POW) X(DIV_SCALAR) X(MISH)
 #define SG_BINARY_FNS(X)                                                                                               \
     X(ADD) X(SUB) X(MUL) X(DIV) X(MAX) X(MIN) X(LERP) X(SQUARED_DIFF) X(ABS_DIFF) X(EQ) X(NE) X(LT) X(LE) X(GT) X(GE)  \
     X(AND) X(OR) X(ATAN2) X(POWV)
@@ -35,6 +35,11 @@ template <typename C> __device__ __forceinline__ C sg_gelu_inner(C x) {
 }
 template <typename C> __device__ __forceinline__ C sg_normal_cdf(C x) {
     return C(0.5) * (C(1) + erf(x * C(0.70710678118654752440)));
+}
+/* tanh(log(1 + e^x)) = u / (u + 2) with u = e^x (e^x + 2); beyond 20 it is 1 to the last bit of fp32, 40 of fp64. */
+template <typename C> __device__ __forceinline__ C sg_mish_gate(C x) {
+    C e = exp(x > C(40) ? C(40) : x), u = e * (e + C(2));
+    return u / (u + C(2));
 }
 template <typename C> __device__ __forceinline__ C sg_sign(C x) {
     return x > C(0) ? C(1) : x < C(0) ? C(-1) : C(0);
@@ -66,6 +71,7 @@ template <int FN, typename C> __device__ __forceinline__ C sg_unary_value(C x, C
     case SG_FN_POW: return pow(x, a);
     case SG_FN_DIV_SCALAR: return x / a;
     case SG_FN_FLOOR: return floor(x);
+    case SG_FN_MISH: return x * sg_mish_gate(x);
     default: return x;
     }
 }
@@ -102,6 +108,10 @@ template <int FN, typename C> __device__ __forceinline__ C sg_slope_value(C dy, 
     case SG_FN_CLAMP: return s >= a && s <= b ? dy : C(0);
     case SG_FN_POW: return dy * (a * pow(s, a - C(1)));
     case SG_FN_DIV_SCALAR: return dy / a;
+    case SG_FN_MISH: {
+        C t = sg_mish_gate(s);
+        return dy * (t + s * (C(1) - t * t) * sg_sigmoid(s));
+    }
     default: return C(0);
     }
 }

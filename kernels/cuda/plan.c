@@ -32,6 +32,8 @@ static sg_prepare prepare_of(sg_op_kind kind) {
     case SG_OP_RMS_NORM: return sg_cuda_layer_norm;
     case SG_OP_LAYER_NORM_BWD:
     case SG_OP_RMS_NORM_BWD: return sg_cuda_layer_norm_bwd;
+    case SG_OP_CHANNEL_NORM: return sg_cuda_channel_norm;
+    case SG_OP_CHANNEL_NORM_BWD: return sg_cuda_channel_norm_bwd;
     case SG_OP_CONV:
     case SG_OP_CONV_BWD_DATA:
     case SG_OP_CONV_BWD_WEIGHTS: return sg_cuda_conv;

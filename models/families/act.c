@@ -99,7 +99,8 @@ static void backbone_make(sg_graph *g, sg_act *m, const sg_options *o) {
     static const int resnet18[] = {2, 2, 2, 2}, resnet34[] = {3, 4, 6, 3};
     sg_layer_style style = {.dtype = SG_F32};
     bool deep = sg_option_text(o, "vision_backbone")[6] == '3';
-    sg_resnet_make(g, &m->backbone, "backbone", sg_option_int(o, "backbone_width"), deep ? resnet34 : resnet18, style);
+    sg_resnet_make(g, &m->backbone, "backbone", sg_option_int(o, "backbone_width"), deep ? resnet34 : resnet18,
+                   SG_RESNET_NORM_FROZEN, style);
 }
 
 static void projection_make(sg_graph *g, sg_act *m) {

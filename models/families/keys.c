@@ -25,8 +25,9 @@
         .help = (about), .aliases = (also)                                                                             \
     }
 
-#define OBSERVATION_KEYS(cameras)                                                                                      \
-    INT("cameras", cameras, 0, SG_LIMIT_CAMERAS, "cameras of a sample"),                                               \
+#define OBSERVATION_KEYS(cameras) OBSERVATION_KEYS_FROM(cameras, 0)
+#define OBSERVATION_KEYS_FROM(cameras, least)                                                                          \
+    INT("cameras", cameras, least, SG_LIMIT_CAMERAS, "cameras of a sample"),                                           \
         INT("image_height", "480", 32, SG_LIMIT_PIXELS, "pixels of a camera frame, vertically"),                       \
         INT("image_width", "640", 32, SG_LIMIT_PIXELS, "pixels of a camera frame, horizontally")
 #define OPTIMIZER_KEYS(rate, decay, clip)                                                                              \
@@ -149,6 +150,35 @@ static const sg_key smolvla_keys[] = {
 
 static const sg_key pi0_keys[] = {PI_KEYS("48")};
 static const sg_key pi05_keys[] = {PI_KEYS("200")};
+
+/* ---- diffusion: lerobot/policies/diffusion/configuration_diffusion.py ---- */
+
+static const sg_key diffusion_keys[] = {
+    OBSERVATION_KEYS_FROM("1", 1),
+    INT("state_dim", "6", 1, SG_LIMIT_WIDTH, "elements of the robot's state"),
+    INT("action_dim", "6", 1, SG_LIMIT_WIDTH, "elements of an action"),
+    INT("n_obs_steps", "2", 1, 64, "observations of a sample, each with a frame of every camera"),
+    INT("horizon", "64", 2, SG_LIMIT_TOKENS, "actions predicted at once; a multiple of 2 for each stage of down_dims"),
+    INT("n_action_steps", "32", 1, SG_LIMIT_TOKENS, "actions executed of a prediction; no effect on training"),
+    TEXT("vision_backbone", "resnet18", "resnet18|resnet34", "network over each camera frame"),
+    INT("backbone_width", "64", 1, 4096, "channels of the backbone's first stage"),
+    LIST("resize_shape", NULL, "0", 0, SG_LIMIT_PIXELS, "height,width to which frames are resized; 0: they are not"),
+    LIST("crop_shape", NULL, "0", 0, SG_LIMIT_PIXELS, "height,width that are cut out of a frame; 0: all of it"),
+    BOOL("crop_is_random", "true", "the place of the crop is drawn; no effect on cost"),
+    BOOL("use_group_norm", "false", "group norm in the backbone in place of batch norm"),
+    INT("spatial_softmax_num_keypoints", "32", 1, SG_LIMIT_WIDTH, "keypoints that a feature map is reduced to"),
+    BOOL("use_separate_rgb_encoder_per_camera", "true", "a backbone for each camera; false: one for all"),
+    LIST("down_dims", NULL, "512,1024,2048", 1, SG_LIMIT_WIDTH, "channels of the U-Net's stages"),
+    INT("kernel_size", "5", 1, 1023, "elements that a convolution along the actions covers; odd"),
+    INT("n_groups", "8", 1, SG_LIMIT_WIDTH, "groups of the U-Net's norms; they divide down_dims"),
+    INT("diffusion_step_embed_dim", "128", 2, SG_LIMIT_WIDTH, "width of the embedding of the diffusion step; even"),
+    BOOL("use_film_scale_modulation", "true", "the condition scales and shifts features; false: it shifts them"),
+    TEXT("noise_scheduler_type", "DDPM", "DDPM|DDIM", "noise process; no effect on training"),
+    INT("num_train_timesteps", "100", 1, 1 << 20, "steps of the noise process"),
+    TEXT("prediction_type", "epsilon", "epsilon|sample", "what is predicted: the noise, or the actions"),
+    BOOL("do_mask_loss_for_padding", "false", "actions beyond the episode do not count in the loss"),
+    OPTIMIZER_KEYS("1e-4", "1e-6", "10"),
+};
 
 /* ---- ppo: rsl_rl's PPO and the velocity tasks of mjlab, Isaac Lab and microduck ---- */
 
@@ -354,4 +384,9 @@ const sg_family sg_family_table[SG_FAMILY_COUNT] = {
                           KEYS(switch_keys),
                           .default_batch = 8,
                           .default_precision = "fp32"},
+    [SG_FAMILY_DIFFUSION] = {.name = "diffusion",
+                             .summary = "diffusion policy: ResNet cameras with spatial softmax, 1-D U-Net (LeRobot)",
+                             KEYS(diffusion_keys),
+                             .default_batch = 8,
+                             .default_precision = "fp32"},
 };

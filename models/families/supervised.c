@@ -90,6 +90,24 @@ void sg_normalise_vector(sg_graph *g, sg_tid x, sg_statistics statistics, sg_tid
     sg_binary_into(g, SG_FN_DIV, sg_sub(g, x, statistics.mean), spread, out);
 }
 
+sg_range sg_range_make(sg_graph *g, const char *feature, int64_t width) {
+    sg_range range;
+    sg_module_begin(g, "%s", feature);
+    range.low = sg_buffer(g, "min", 1, &width, 0.0);
+    range.high = sg_buffer(g, "max", 1, &width, 1.0);
+    sg_module_end(g);
+    return range;
+}
+
+/* A range of 0 is taken as eps, as LeRobot's normaliser does. */
+void sg_normalise_range(sg_graph *g, sg_tid x, sg_range range, sg_tid out) {
+    sg_tid spread = sg_sub(g, range.high, range.low);
+    sg_tid eps = sg_full(g, sg_float(g), 0, NULL, normalise_eps);
+    spread = sg_where(g, sg_compare_scalar(g, SG_FN_EQ, spread, 0.0), eps, spread);
+    sg_tid scaled = sg_div(g, sg_scale(g, sg_sub(g, x, range.low), 2.0), spread);
+    sg_unary_into(g, SG_FN_AFFINE, scaled, 1.0, -1.0, out);
+}
+
 void sg_normalise_image(sg_graph *g, sg_tid frames, sg_statistics statistics, sg_tid out) {
     if (!sg_graph_profile(g)->fused_norms) {
         /* The loop still names the batch as it was before normalising: memory logs of ACT show one more copy of the

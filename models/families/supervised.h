@@ -30,6 +30,13 @@ typedef struct sg_statistics {
 sg_statistics sg_statistics_make(sg_graph *g, const char *feature, int ndim, const int64_t *size);
 /* (x - mean) / (deviation + eps) into `out`; mean and deviation broadcast to x. */
 void sg_normalise_vector(sg_graph *g, sg_tid x, sg_statistics statistics, sg_tid out);
+/* Buffers "min" and "max" of a vector's elements. */
+typedef struct sg_range {
+    sg_tid low, high;
+} sg_range;
+sg_range sg_range_make(sg_graph *g, const char *feature, int64_t width);
+/* 2 (x - low) / (high - low) - 1 into `out`. */
+void sg_normalise_range(sg_graph *g, sg_tid x, sg_range range, sg_tid out);
 /* u8[b,3,h,w] -> fp32 / 255, then as above (statistics [3,1,1]) into `out`: four full-image passes, as LeRobot's. */
 void sg_normalise_image(sg_graph *g, sg_tid frames, sg_statistics statistics, sg_tid out);
 /* u8[b,3,h,w] -> fp32 / 255 into `out`, for policies that take images as they are. */

@@ -65,3 +65,14 @@ sg_tid sg_time_embedding(sg_graph *g, sg_tid time, int64_t width, double min_per
     both[1] = sg_unary(g, SG_FN_COS, angle, 0, 0);
     return sg_to(g, sg_cat(g, 2, both, 1), sg_float(g));
 }
+
+sg_tid sg_step_embedding(sg_graph *g, sg_tid step, int64_t width) {
+    int64_t half = width / 2;
+    double rate = half > 1 ? log(10000.0) / (double)(half - 1) : 0.0;
+    sg_tid factor = sg_scale(g, sg_arange(g, sg_float(g), 0, 1, half), -rate);
+    factor = sg_unsqueeze(g, sg_unary(g, SG_FN_EXP, factor, 0, 0), 0);
+    sg_tid angle = sg_mul(g, sg_unsqueeze(g, step, -1), factor);
+    sg_tid both[] = {sg_unary(g, SG_FN_SIN, angle, 0, 0), SG_NO_TENSOR};
+    both[1] = sg_unary(g, SG_FN_COS, angle, 0, 0);
+    return sg_cat(g, 2, both, -1);
+}

@@ -12,4 +12,7 @@ sg_tid sg_sine_position_2d(sg_graph *g, sg_tid like, int64_t width);
  * max_period. Computed in fp64 where the framework does. */
 sg_tid sg_time_embedding(sg_graph *g, sg_tid time, int64_t width, double min_period, double max_period);
 
+/* Diffusion step[b] (i64) -> sines, then cosines [b, width]: DiffusionSinusoidalPosEmb; width even. */
+sg_tid sg_step_embedding(sg_graph *g, sg_tid step, int64_t width);
+
 #endif

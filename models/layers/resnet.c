@@ -1,4 +1,4 @@
-/* resnet.c: torchvision's ResNet-18 and ResNet-34 without the classifier, with frozen batch norm. */
+/* resnet.c: torchvision's ResNet-18 and ResNet-34 without the classifier. */
 #include "models/layers/resnet.h"
 
 #include <math.h>
@@ -7,51 +7,69 @@ static const double norm_eps = 1e-5; /* torchvision.ops.FrozenBatchNorm2d */
 
 /* ---- parameters ---- */
 
-static sg_conv_norm conv_norm_make(sg_graph *g, const char *conv, const char *norm, int64_t in, int64_t out, int kernel,
-                                   int stride, int pad, sg_layer_style style) {
-    sg_conv_norm layer = {.conv_name = conv, .norm_name = norm, .stride = stride, .pad = pad};
+static void frozen_norm_make(sg_graph *g, sg_conv_norm *layer, int64_t channels) {
+    sg_module_begin(g, "%s", layer->norm_name);
+    layer->norm_weight = sg_buffer(g, "weight", 1, &channels, 1.0);
+    layer->norm_bias = sg_buffer(g, "bias", 1, &channels, 0.0);
+    layer->mean = sg_buffer(g, "running_mean", 1, &channels, 0.0);
+    layer->variance = sg_buffer(g, "running_var", 1, &channels, 1.0);
+    sg_module_end(g);
+}
+
+typedef struct conv_size {
+    int64_t in, out;
+    int kernel, stride, pad;
+} conv_size;
+
+static sg_conv_norm conv_norm_make(sg_graph *g, const char *conv, const char *norm_name, conv_size size,
+                                   sg_resnet_norm norm, sg_layer_style style) {
+    enum { CHANNELS_PER_GROUP = 16 };
+    int64_t in = size.in, out = size.out, kernel = size.kernel;
+    sg_conv_norm layer = {.conv_name = conv, .norm_name = norm_name, .stride = size.stride, .pad = size.pad};
+    layer.norm_weight = layer.norm_bias = layer.mean = layer.variance = layer.folded = layer.shift = SG_NO_TENSOR;
     sg_param_spec spec = {.dtype = style.dtype,
                           .frozen = style.frozen,
                           .channels_last = sg_graph_profile(g)->channels_last,
                           .init = SG_INIT_NORMAL,
-                          .scale = sqrt(2.0 / ((double)out * kernel * kernel))}; /* Kaiming, fan out */
+                          .scale = sqrt(2.0 / ((double)out * (double)(kernel * kernel)))}; /* Kaiming, fan out */
     sg_module_begin(g, "%s", conv);
     layer.weight = sg_param(g, "weight", 4, (int64_t[]){out, in, kernel, kernel}, spec);
     sg_module_end(g);
-    sg_module_begin(g, "%s", norm);
-    layer.norm_weight = sg_buffer(g, "weight", 1, &out, 1.0);
-    layer.norm_bias = sg_buffer(g, "bias", 1, &out, 0.0);
-    layer.mean = sg_buffer(g, "running_mean", 1, &out, 0.0);
-    layer.variance = sg_buffer(g, "running_var", 1, &out, 1.0);
-    sg_module_end(g);
-    layer.folded = layer.shift = SG_NO_TENSOR;
+    if (norm == SG_RESNET_NORM_FROZEN) {
+        frozen_norm_make(g, &layer, out);
+        return layer;
+    }
+    int64_t groups = out >= CHANNELS_PER_GROUP ? out / CHANNELS_PER_GROUP : 1;
+    layer.norm = sg_channel_norm_make(g, norm_name, out, norm == SG_RESNET_NORM_GROUP ? groups : 0, style);
     return layer;
 }
 
 static sg_resnet_block block_make(sg_graph *g, const char *name, int64_t in, int64_t out, int stride,
-                                  sg_layer_style style) {
+                                  sg_resnet_norm norm, sg_layer_style style) {
     sg_resnet_block block = {.name = name, .downsamples = stride != 1 || in != out};
     sg_module_begin(g, "%s", name);
-    block.conv1 = conv_norm_make(g, "conv1", "bn1", in, out, 3, stride, 1, style);
-    block.conv2 = conv_norm_make(g, "conv2", "bn2", out, out, 3, 1, 1, style);
-    if (block.downsamples) block.down = conv_norm_make(g, "downsample.0", "downsample.1", in, out, 1, stride, 0, style);
+    block.conv1 = conv_norm_make(g, "conv1", "bn1", (conv_size){in, out, 3, stride, 1}, norm, style);
+    block.conv2 = conv_norm_make(g, "conv2", "bn2", (conv_size){out, out, 3, 1, 1}, norm, style);
+    if (block.downsamples)
+        block.down = conv_norm_make(g, "downsample.0", "downsample.1", (conv_size){in, out, 1, stride, 0}, norm, style);
     sg_module_end(g);
     return block;
 }
 
 void sg_resnet_make(sg_graph *g, sg_resnet *net, const char *name, int64_t width, const int blocks[SG_RESNET_STAGES],
-                    sg_layer_style style) {
+                    sg_resnet_norm norm, sg_layer_style style) {
+    net->norm = norm;
     net->name = sg_graph_text(g, "%s", name);
     net->width = width;
     sg_module_begin(g, "%s", name);
-    net->stem = conv_norm_make(g, "conv1", "bn1", 3, width, 7, 2, 3, style);
+    net->stem = conv_norm_make(g, "conv1", "bn1", (conv_size){3, width, 7, 2, 3}, norm, style);
     int64_t in = width;
     for (int stage = 0; stage < SG_RESNET_STAGES; stage++) {
         int64_t out = width << stage;
         net->blocks[stage] = blocks[stage];
         for (int i = 0; i < blocks[stage]; i++) {
             const char *block = sg_graph_text(g, "layer%d.%d", stage + 1, i);
-            net->block[stage][i] = block_make(g, block, in, out, stage > 0 && i == 0 ? 2 : 1, style);
+            net->block[stage][i] = block_make(g, block, in, out, stage > 0 && i == 0 ? 2 : 1, norm, style);
             in = out;
         }
     }
@@ -75,6 +93,10 @@ static sg_tid conv_norm_eager(sg_graph *g, const sg_conv_norm *layer, sg_tid x, 
     sg_module_begin(g, "%s", layer->conv_name);
     x = sg_conv2d(g, x, layer->weight, SG_NO_TENSOR, layer->stride, layer->pad);
     sg_module_end(g);
+    if (layer->norm_weight == SG_NO_TENSOR) {
+        x = sg_channel_norm_apply(g, &layer->norm, x);
+        return relu ? sg_relu(g, x, true) : x;
+    }
     sg_module_begin(g, "%s", layer->norm_name);
     sg_tid scale, shift;
     scale_and_shift(g, layer, &scale, &shift);
@@ -103,7 +125,7 @@ static void fold(sg_graph *g, sg_conv_norm *layer) {
 /* ---- the network ---- */
 
 void sg_resnet_fold(sg_graph *g, sg_resnet *net) {
-    if (!sg_graph_profile(g)->fused_norms) return;
+    if (!sg_graph_profile(g)->fused_norms || net->norm != SG_RESNET_NORM_FROZEN) return;
     sg_module_begin(g, "%s", net->name);
     fold(g, &net->stem);
     for (int stage = 0; stage < SG_RESNET_STAGES; stage++) {

@@ -115,6 +115,7 @@ static gradient gradient_of(sg_op_kind kind) {
     case SG_OP_SOFTMAX:
     case SG_OP_LAYER_NORM:
     case SG_OP_RMS_NORM:
+    case SG_OP_CHANNEL_NORM:
     case SG_OP_ATTENTION:
     case SG_OP_UNARY:
     case SG_OP_BINARY:
@@ -130,6 +131,7 @@ static gradient gradient_of(sg_op_kind kind) {
     case SG_OP_SOFTMAX_BWD:
     case SG_OP_LAYER_NORM_BWD:
     case SG_OP_RMS_NORM_BWD:
+    case SG_OP_CHANNEL_NORM_BWD:
     case SG_OP_ATTENTION_BWD:
     case SG_OP_UNARY_BWD:
     case SG_OP_EMBEDDING_BWD:

@@ -23,6 +23,11 @@ static double gelu_tanh_slope(double x) {
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * SQRT_2_OVER_PI * (1 + 3 * 0.044715 * x * x);
 }
 
+/* tanh of softplus. */
+static double mish_gate(double x) {
+    return tanh(x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)));
+}
+
 static double sigmoid(double x) {
     return 1 / (1 + exp(-x));
 }
@@ -53,6 +58,7 @@ double ref_unary_value(sg_fn fn, double x, double a, double b) {
     case SG_FN_POW: return pow(x, a);
     case SG_FN_DIV_SCALAR: return x / a;
     case SG_FN_FLOOR: return floor(x);
+    case SG_FN_MISH: return x * mish_gate(x);
     default: return NAN;
     }
 }
@@ -74,6 +80,7 @@ static double unary_slope(sg_fn fn, double s, double a, double b) {
     case SG_FN_SQRT: return 1 / (2 * s);
     case SG_FN_RSQRT: return -0.5 * s * s * s;
     case SG_FN_SQUARE: return 2 * s;
+    case SG_FN_MISH: return mish_gate(s) + s * (1 - mish_gate(s) * mish_gate(s)) * sigmoid(s);
     case SG_FN_ABS: return s > 0 ? 1 : s < 0 ? -1 : 0;
     case SG_FN_NEG: return -1;
     case SG_FN_RECIPROCAL: return -1 / (s * s);

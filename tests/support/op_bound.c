@@ -85,6 +85,10 @@ static double terms_of(const sg_op *op, int i) {
     case SG_OP_RMS_NORM: return last;
     case SG_OP_LAYER_NORM_BWD:
     case SG_OP_RMS_NORM_BWD: return i > 0 || op->attrs.flags & SG_NO_DX ? rows : last;
+    case SG_OP_CHANNEL_NORM: return (double)sg_desc_count(&in[0]) / (double)sg_desc_count(&out[1]);
+    case SG_OP_CHANNEL_NORM_BWD:
+        return i > 0 || op->attrs.flags & SG_NO_DX ? (double)sg_desc_count(&in[0]) / (double)in[0].size[1]
+                                                   : (double)sg_desc_count(&in[0]) / (double)sg_desc_count(&in[2]);
     case SG_OP_ATTENTION: return last + (double)in[1].size[2];
     case SG_OP_ATTENTION_BWD: return last + (double)(in[0].size[2] + in[2].size[2]);
     case SG_OP_REDUCE: return (double)sg_desc_count(&in[0]) / (double)sg_desc_count(&out[0]);
@@ -115,7 +119,8 @@ static double cancelling(sg_fn fn, double x, bool backward) {
     switch (fn) {
     case SG_FN_GELU_TANH: return backward ? 1 + fabs(x) * (1 + 0.134145 * x * x) : fabs(x);
     case SG_FN_GELU_ERF: return backward ? 1 + fabs(x) : fabs(x);
-    case SG_FN_SILU: return backward ? 1 + fabs(x) : 0;
+    case SG_FN_SILU:
+    case SG_FN_MISH: return backward ? 1 + fabs(x) : 0;
     default: return 0;
     }
 }

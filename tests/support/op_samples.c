@@ -46,6 +46,16 @@ static void norm(op_case *c, sg_op_kind kind, bool layer, bool backward) {
     outputs(c, 1 + layer, backward ? f32(1, LAST) : f32(1, COUNT));
 }
 
+static void channel_norm(op_case *c, sg_op_kind kind, bool backward) {
+    static const int64_t GROUPS[] = {2, 1};
+    op_case_begin(c, kind, (sg_attrs){.eps = 1e-5, .count = 1});
+    inputs(c, backward ? 2 : 1, f32(4, IMAGE));
+    if (backward) inputs(c, 2, f32(2, GROUPS));
+    inputs(c, backward ? 1 : 2, f32(1, &IMAGE[1]));
+    outputs(c, 1, f32(4, IMAGE));
+    outputs(c, 2, backward ? f32(1, &IMAGE[1]) : f32(2, GROUPS));
+}
+
 static void attention(op_case *c, bool backward) {
     op_case_begin(c, backward ? SG_OP_ATTENTION_BWD : SG_OP_ATTENTION, (sg_attrs){.alpha = 0.5});
     inputs(c, backward ? 5 : 3, f32(4, HEADS));
@@ -95,6 +105,8 @@ bool op_sample(op_case *c, sg_op_kind kind) {
     case SG_OP_LAYER_NORM_BWD: norm(c, kind, true, true); return true;
     case SG_OP_RMS_NORM: norm(c, kind, false, false); return true;
     case SG_OP_RMS_NORM_BWD: norm(c, kind, false, true); return true;
+    case SG_OP_CHANNEL_NORM:
+    case SG_OP_CHANNEL_NORM_BWD: channel_norm(c, kind, kind == SG_OP_CHANNEL_NORM_BWD); return true;
     case SG_OP_ATTENTION:
     case SG_OP_ATTENTION_BWD: attention(c, kind == SG_OP_ATTENTION_BWD); return true;
     case SG_OP_UNARY: same_shape(c, kind, (sg_attrs){.fn = SG_FN_TANH}, 1); return true;

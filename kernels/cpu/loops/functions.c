@@ -28,6 +28,12 @@ static inline float elu(float x, float a) {
     return x > 0.0f ? x : x != x ? x : a * sg_expm1(bounded);
 }
 
+/* tanh(log(1 + e^x)) = u / (u + 2) with u = e^x (e^x + 2); 1 to the last bit beyond 20, where e^x is held. */
+static inline float mish_gate(float x) {
+    float e = sg_exp(x > 20.0f ? 20.0f : x), u = e * (e + 2.0f);
+    return u / (u + 2.0f);
+}
+
 static inline float sign_of(float x) {
     return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : 0.0f;
 }
@@ -37,6 +43,7 @@ UNARY(GELU_TANH, gelu_tanh(x))
 UNARY(GELU_ERF, 0.5f * x * (1.0f + sg_erf(x * SQRT_1_OVER_2)))
 UNARY(SILU, x *sg_sigmoid(x))
 UNARY(ELU, elu(x, a))
+UNARY(MISH, x *mish_gate(x))
 UNARY(TANH, sg_tanh(x))
 UNARY(SIGMOID, sg_sigmoid(x))
 UNARY(EXP, sg_exp(x))
@@ -102,11 +109,11 @@ static void unary_POW(float *w, const float *xs, int64_t n, float a, float b) {
 
 #define ENTRY(kind, fn) [SG_FN_##fn] = kind##_##fn
 const sg_loop1 SG_NAME(sg_unary)[SG_FN_COUNT] = {
-    ENTRY(unary, RELU), ENTRY(unary, GELU_TANH), ENTRY(unary, GELU_ERF),   ENTRY(unary, SILU),   ENTRY(unary, ELU),
-    ENTRY(unary, TANH), ENTRY(unary, SIGMOID),   ENTRY(unary, EXP),        ENTRY(unary, LOG),    ENTRY(unary, SIN),
-    ENTRY(unary, COS),  ENTRY(unary, SQRT),      ENTRY(unary, RSQRT),      ENTRY(unary, SQUARE), ENTRY(unary, ABS),
-    ENTRY(unary, NEG),  ENTRY(unary, SIGN),      ENTRY(unary, RECIPROCAL), ENTRY(unary, AFFINE), ENTRY(unary, CLAMP),
-    ENTRY(unary, NOT),  ENTRY(unary, POW),       ENTRY(unary, DIV_SCALAR), ENTRY(unary, FLOOR),
+    ENTRY(unary, MISH),  ENTRY(unary, RELU), ENTRY(unary, GELU_TANH), ENTRY(unary, GELU_ERF),   ENTRY(unary, SILU),
+    ENTRY(unary, ELU),   ENTRY(unary, TANH), ENTRY(unary, SIGMOID),   ENTRY(unary, EXP),        ENTRY(unary, LOG),
+    ENTRY(unary, SIN),   ENTRY(unary, COS),  ENTRY(unary, SQRT),      ENTRY(unary, RSQRT),      ENTRY(unary, SQUARE),
+    ENTRY(unary, ABS),   ENTRY(unary, NEG),  ENTRY(unary, SIGN),      ENTRY(unary, RECIPROCAL), ENTRY(unary, AFFINE),
+    ENTRY(unary, CLAMP), ENTRY(unary, NOT),  ENTRY(unary, POW),       ENTRY(unary, DIV_SCALAR), ENTRY(unary, FLOOR),
 };
 
 /* ---- its derivative: dx = dy f'(s) ------------------------------------------------------------------------------------ */
@@ -142,11 +149,17 @@ static inline float elu_slope(float x, float a) {
     return x > 0.0f ? 1.0f : a * sg_exp(bounded);
 }
 
+static inline float mish_slope(float x) {
+    float t = mish_gate(x);
+    return t + x * (1.0f - t * t) * sg_sigmoid(x);
+}
+
 UNARY_BWD(RELU, s > 0.0f ? dy : 0.0f)
 UNARY_BWD(GELU_TANH, dy *gelu_tanh_slope(s))
 UNARY_BWD(GELU_ERF, dy *gelu_erf_slope(s))
 UNARY_BWD(SILU, dy *silu_slope(s))
 UNARY_BWD(ELU, dy *elu_slope(s, a))
+UNARY_BWD(MISH, dy *mish_slope(s))
 UNARY_BWD(TANH, dy *(1.0f - s * s))
 UNARY_BWD(SIGMOID, dy *s *(1.0f - s))
 UNARY_BWD(EXP, dy *s)
@@ -196,7 +209,7 @@ const sg_loop2 SG_NAME(sg_unary_bwd)[SG_FN_COUNT] = {
     ENTRY(unary_bwd, LOG),        ENTRY(unary_bwd, SIN),        ENTRY(unary_bwd, COS),      ENTRY(unary_bwd, SQRT),
     ENTRY(unary_bwd, RSQRT),      ENTRY(unary_bwd, SQUARE),     ENTRY(unary_bwd, ABS),      ENTRY(unary_bwd, NEG),
     ENTRY(unary_bwd, CLAMP),      ENTRY(unary_bwd, RECIPROCAL), ENTRY(unary_bwd, AFFINE),   ENTRY(unary_bwd, POW),
-    ENTRY(unary_bwd, DIV_SCALAR),
+    ENTRY(unary_bwd, DIV_SCALAR), ENTRY(unary_bwd, MISH),
 };
 
 /* ---- two operands -------------------------------------------------------------------------------------------------- */
