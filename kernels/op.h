@@ -211,8 +211,10 @@ enum {
     SG_WEIGHT_B = 1u << 6,      /* MATMUL: b, CONV: w is a parameter and constant within a step: packing may be kept */
     SG_PER_SAMPLE = 1u << 7,    /* DROPOUT, RANDOM: `dim` is the batch dim, see sample_group */
     SG_SCALAR_TENSOR = 1u << 8, /* FOREACH: see above */
-    SG_STEP_SIZE = 1u << 9, /* UNARY, BINARY, TERNARY, FOREACH: alpha = -lr / (1 - beta1^step), step from the launch */
-    SG_STEP_SQRT = 1u << 10 /* ... alpha = sqrt(1 - beta2^step) (Adam's bias corrections) */
+    SG_STEP_SIZE = 1u << 9,  /* UNARY, BINARY, TERNARY, FOREACH: alpha = -lr / (1 - beta1^step), step from the launch */
+    SG_STEP_SQRT = 1u << 10, /* ... alpha = sqrt(1 - beta2^step) (Adam's bias corrections) */
+    SG_COUPLED_DECAY =
+        1u << 11 /* ADAMW: weight_decay times p is added to the gradient (Adam), p itself is not shrunk */
 };
 
 /* Flat, zero-initialised, compared with memcmp. */

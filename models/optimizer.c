@@ -170,24 +170,19 @@ static void adam_single(sg_graph *g, const sg_optimizer_spec *spec, sg_tid p, sg
 }
 
 static void adam_fused(sg_graph *g, const sg_optimizer_spec *spec, const bundle *b) {
-    bool coupled = couples_decay(spec);
-    if (coupled) {
-        const sg_attrs a = pass(spec, SG_FN_ADD, spec->weight_decay, 0, 0);
-        foreach_in_place(g, &a, b->n, 2, (const sg_tid *const[]){b->g, b->p}, SG_NO_TENSOR);
-    }
     size_t n = (size_t)b->n;
     sg_tid *in = tids(g, 4 * n), *into = tids(g, 3 * n), *out = tids(g, 3 * n);
     if (!in || !into || !out) return;
     const sg_tid *const lists[4] = {b->p, b->g, b->m, b->v}, *const written[3] = {b->p, b->m, b->v};
     for (size_t i = 0; i < 4; i++) memcpy(in + i * n, lists[i], n * sizeof *in);
     for (size_t i = 0; i < 3; i++) memcpy(into + i * n, written[i], n * sizeof *into);
-    sg_attrs attrs = {.flags = SG_IN_PLACE,
+    sg_attrs attrs = {.flags = SG_IN_PLACE | (couples_decay(spec) ? SG_COUPLED_DECAY : 0),
                       .count = b->n,
                       .eps = spec->eps,
                       .lr = spec->lr,
                       .beta1 = spec->beta1,
                       .beta2 = spec->beta2,
-                      .weight_decay = coupled ? 0 : spec->weight_decay};
+                      .weight_decay = spec->weight_decay};
     sg_record record = {
         .kind = SG_OP_ADAMW, .attrs = &attrs, .n_in = 4 * b->n, .n_out = 3 * b->n, .in = in, .into = into};
     (void)sg_graph_record(g, &record, out);

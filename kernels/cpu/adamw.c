@@ -87,8 +87,10 @@ static void work(void *context, int64_t begin, int64_t end, int thread) {
 
 static sg_adamw_step step_of(const sg_attrs *attrs, uint64_t step) {
     double t = (double)step;
+    bool coupled = (attrs->flags & SG_COUPLED_DECAY) != 0;
     sg_adamw_step s = {
-        .keep = (float)(1 - attrs->lr * attrs->weight_decay),
+        .keep = coupled ? 1 : (float)(1 - attrs->lr * attrs->weight_decay),
+        .couple = coupled ? (float)attrs->weight_decay : 0,
         .beta1 = (float)attrs->beta1,
         .one_minus_1 = (float)(1 - attrs->beta1),
         .beta2 = (float)attrs->beta2,

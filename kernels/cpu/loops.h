@@ -18,7 +18,8 @@ typedef void (*sg_store_loop)(void *to, const float *from, int64_t n, int64_t st
 
 /* One AdamW step; the fields are what the update needs of lr, betas and step (kernels/cpu/adamw.c). */
 typedef struct sg_adamw_step {
-    float keep;               /* 1 - lr weight_decay */
+    float keep;               /* 1 - lr weight_decay; 1 where decay is coupled */
+    float couple;             /* what is added of p to the gradient: weight_decay where it is coupled, else 0 */
     float beta1, one_minus_1; /* beta1, 1 - beta1 */
     float beta2, one_minus_2;
     float step_size;           /* lr / (1 - beta1^step) */

@@ -4,10 +4,11 @@
 #include "kernels/cuda/pointwise.cuh"
 
 template <typename C> struct adam {
-    C decay, beta1, rest1, beta2, rest2, eps; /* rest: 1 - beta */
-    C step_size, root2;                       /* lr / (1 - beta1^step), sqrt(1 - beta2^step) */
-    double lr, exact1, exact2;                /* exact: beta in double */
-    const uint64_t *step_at;                  /* not NULL: the two corrections are made by the kernel */
+    C decay, couple;                   /* of p; what is added of p to the gradient */
+    C beta1, rest1, beta2, rest2, eps; /* rest: 1 - beta */
+    C step_size, root2;                /* lr / (1 - beta1^step), sqrt(1 - beta2^step) */
+    double lr, exact1, exact2;         /* exact: beta in double */
+    const uint64_t *step_at;           /* not NULL: the two corrections are made by the kernel */
 };
 
 template <typename C> __device__ __host__ __forceinline__ void correct(adam<C> &a, double step) {
@@ -16,6 +17,7 @@ template <typename C> __device__ __host__ __forceinline__ void correct(adam<C> &
 }
 
 template <typename C> __device__ __forceinline__ void update(const adam<C> &a, C &p, C g, C &m, C &v) {
+    g += a.couple * p;
     m = a.beta1 * m + a.rest1 * g;
     v = a.beta2 * v + a.rest2 * g * g;
     p = p * a.decay - a.step_size * m / (sqrt(v) / a.root2 + a.eps);
@@ -73,7 +75,9 @@ template <typename C> static adam<C> adam_of(const sg_call *call) {
     const sg_attrs &s = call->plan->op.attrs;
     sg_cuda_draw draw = sg_cuda_draw_of(call);
     adam<C> a = {};
-    a.decay = (C)(1 - s.lr * s.weight_decay);
+    bool coupled = sg_flag(call->plan, SG_COUPLED_DECAY);
+    a.decay = coupled ? (C)1 : (C)(1 - s.lr * s.weight_decay);
+    a.couple = coupled ? (C)s.weight_decay : (C)0;
     a.beta1 = (C)s.beta1;
     a.rest1 = (C)(1 - s.beta1);
     a.beta2 = (C)s.beta2;

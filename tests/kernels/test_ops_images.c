@@ -1,4 +1,4 @@
-/* cpu against reference: max pooling and resizing. */
+/* cpu against reference: max pooling, resizing, norms of channels. */
 #include "tests/support/op_device.h"
 
 static op_bench bench;
@@ -79,7 +79,62 @@ static void test_resize(void **state) {
     op_bench_expect_all(&bench);
 }
 
+/* groups 0: over the batch. The mean lies away from 0 by `offset`. */
+static void channel_norm(sg_desc x, op_layout layout, int32_t groups, double offset) {
+    sg_desc vector = op_desc((sg_dtype)x.dtype, OP_PLAIN, 1, &x.size[1]);
+    sg_desc statistic = op_desc(x.dtype == SG_F64 ? SG_F64 : SG_F32, OP_PLAIN, groups ? 2 : 1,
+                                groups ? (int64_t[]){x.size[0], groups} : &x.size[1]);
+    sg_attrs attrs = {.eps = 1e-5, .count = groups};
+    double *vx = op_values(&x, offset - 2, offset + 2, 1), *vw = op_values(&vector, 0.5, 1.5, 2), *out[3];
+    op_case one;
+    for (int pass = 0; pass < 2; pass++) {
+        op_case_begin(&one, SG_OP_CHANNEL_NORM, attrs);
+        op_case_values(&one, x, vx);
+        op_case_values(&one, vector, vw);
+        op_case_input(&one, vector, -1, 1);
+        op_case_output(&one, x);
+        for (int i = 0; i < 2; i++) op_case_output(&one, statistic);
+        if (pass == 0)
+            check(&one, layout);
+        else
+            op_case_solve(&bench, &one, 3, out);
+    }
+    static const uint32_t wanted[] = {0, SG_NO_DX, SG_NO_DW};
+    for (int f = 0; f < 3; f++) {
+        attrs.flags = wanted[f];
+        op_case_begin(&one, SG_OP_CHANNEL_NORM_BWD, attrs);
+        op_case_input(&one, x, -1, 1);
+        op_case_values(&one, x, vx);
+        for (int i = 0; i < 2; i++) op_case_values(&one, statistic, out[1 + i]);
+        op_case_values(&one, vector, vw);
+        if (wanted[f] != SG_NO_DX) op_case_output(&one, x);
+        for (int i = 0; i < 2 && wanted[f] != SG_NO_DW; i++) op_case_output(&one, vector);
+        check(&one, layout);
+    }
+    for (int i = 0; i < 3; i++) free(out[i]);
+    free(vx);
+    free(vw);
+}
+
+static void test_channel_norm(void **state) {
+    (void)state;
+    for (int t = 0; t < 4; t++)
+        for (int l = 0; l < 3; l++) {
+            channel_norm(op_desc(DTYPES[t], LAYOUTS[l], 4, (int64_t[]){2, 6, 5, 7}), LAYOUTS[l], 0, 0);
+            channel_norm(op_desc(DTYPES[t], LAYOUTS[l], 4, (int64_t[]){2, 6, 5, 7}), LAYOUTS[l], 3, 4);
+            channel_norm(op_desc(DTYPES[t], LAYOUTS[l], 4, (int64_t[]){3, 37, 2, 3}), LAYOUTS[l], 1, 0);
+        }
+    for (int t = 0; t < 2; t++) {
+        channel_norm(op_desc(DTYPES[t], OP_PLAIN, 3, (int64_t[]){3, 16, 33}), OP_PLAIN, 8, 10);
+        channel_norm(op_desc(DTYPES[t], OP_PLAIN, 2, (int64_t[]){9, 4}), OP_PLAIN, 0, 1);
+        channel_norm(op_desc(DTYPES[t], OP_PLAIN, 4, (int64_t[]){1, 3, 70, 90}), OP_PLAIN, 0, 1);
+        channel_norm(op_desc(DTYPES[t], OP_CHANNELS_LAST, 4, (int64_t[]){2, 18, 40, 21}), OP_CHANNELS_LAST, 2, 1);
+    }
+    op_bench_expect_all(&bench);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_max_pool), cmocka_unit_test(test_resize)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_max_pool), cmocka_unit_test(test_resize),
+                                       cmocka_unit_test(test_channel_norm)};
     return op_device_tests(tests, &bench);
 }

@@ -53,9 +53,14 @@ static void test_foreach(void **state) {
     op_bench_expect_all(&bench);
 }
 
-static void adamw(sg_dtype dtype, sg_dtype gradient, int count, uint64_t step, double weight_decay) {
-    sg_attrs attrs = {
-        .count = count, .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = weight_decay};
+static void adamw(sg_dtype dtype, sg_dtype gradient, int count, uint64_t step, double weight_decay, uint32_t flags) {
+    sg_attrs attrs = {.flags = flags,
+                      .count = count,
+                      .lr = 1e-2,
+                      .beta1 = 0.9,
+                      .beta2 = 0.999,
+                      .eps = 1e-8,
+                      .weight_decay = weight_decay};
     op_case one;
     op_case_begin(&one, SG_OP_ADAMW, attrs);
     one.launch.step = step;
@@ -64,19 +69,20 @@ static void adamw(sg_dtype dtype, sg_dtype gradient, int count, uint64_t step, d
             op_case_input(&one, listed(i, list == 1 ? gradient : dtype, i == 1), list == 3 ? 0.01 : -1, 1);
     for (int list = 0; list < 3; list++)
         for (int i = 0; i < count; i++) op_case_output(&one, listed(i, dtype, i == 1));
-    op_case_check(&bench, &one, "%s, gradients %s, %d tensors, step %llu, decay %g", sg_dtype_name(dtype),
-                  sg_dtype_name(gradient), count, (unsigned long long)step, weight_decay);
+    op_case_check(&bench, &one, "%s, gradients %s, %d tensors, step %llu, decay %g, flags %x", sg_dtype_name(dtype),
+                  sg_dtype_name(gradient), count, (unsigned long long)step, weight_decay, flags);
 }
 
 static void test_adamw(void **state) {
     (void)state;
     for (int t = 0; t < 4; t++)
         for (int decay = 0; decay < 2; decay++) {
-            adamw(DTYPES[t], DTYPES[t], 1, 1, decay * 0.01);
-            adamw(DTYPES[t], DTYPES[t], 9, 100, decay * 0.01);
-            adamw(DTYPES[t], DTYPES[t], 20, 100000, decay * 0.01);
+            adamw(DTYPES[t], DTYPES[t], 1, 1, decay * 0.01, 0);
+            adamw(DTYPES[t], DTYPES[t], 9, 100, decay * 0.01, SG_COUPLED_DECAY);
+            adamw(DTYPES[t], DTYPES[t], 20, 100000, decay * 0.01, 0);
         }
-    adamw(SG_F32, SG_BF16, 6, 3, 0.01);
+    adamw(SG_F32, SG_BF16, 6, 3, 0.01, 0);
+    adamw(SG_F32, SG_F32, 6, 3, 0.01, SG_COUPLED_DECAY);
     op_bench_expect_all(&bench);
 }
 

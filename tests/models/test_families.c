@@ -43,6 +43,10 @@ typedef struct policy {
     "n_layers", "2", "dim_model", "8", "n_heads", "2", "dim_feedforward", "12", "sequence_length", "5", "input_dim",   \
         "3", "output_dim", "4"
 
+#define TINY_DIFFUSION                                                                                                 \
+    "cameras", "2", "image_height", "48", "image_width", "64", "state_dim", "3", "action_dim", "2", "backbone_width",  \
+        "2", "spatial_softmax_num_keypoints", "2", "down_dims", "4,6", "n_groups", "2", "horizon", "4",                \
+        "diffusion_step_embed_dim", "4"
 #define TINY_BERT                                                                                                      \
     "vocab_size", "11", "hidden_size", "8", "num_hidden_layers", "2", "num_attention_heads", "2", "intermediate_size", \
         "12", "max_position_embeddings", "7", "sequence_length", "5", "hidden_dropout_prob", "0",                      \
@@ -68,6 +72,19 @@ static const policy TINY[] = {
     {"act, no camera", "act", NULL, 2, {TINY_ACT, "cameras", "0"}},
     {"act, no state", "act", NULL, 2, {TINY_ACT, "state_dim", "0", "cameras", "1"}},
     {"smolvla", "smolvla", "fp32", 2, {TINY_SMOLVLA, TINY_SMOLVLA_SIZES}},
+    {"diffusion", "diffusion", NULL, 2, {TINY_DIFFUSION}},
+    {"diffusion, one encoder, group norm",
+     "diffusion",
+     NULL,
+     2,
+     {TINY_DIFFUSION, "use_separate_rgb_encoder_per_camera", "false", "use_group_norm", "true", "resize_shape",
+      "40,64"}},
+    {"diffusion, cut, masked, actions predicted",
+     "diffusion",
+     NULL,
+     2,
+     {TINY_DIFFUSION, "crop_shape", "33,40", "do_mask_loss_for_padding", "true", "prediction_type", "sample",
+      "use_film_scale_modulation", "false"}},
     {"mlp", "mlp", NULL, 3, {"input_dim", "5", "hidden_dims", "7,6", "output_dim", "4", "activation", "elu"}},
     {"mlp, L1", "mlp", NULL, 3, {"input_dim", "5", "hidden_dims", "7", "activation", "gelu", "loss", "l1"}},
     {"transformer", "transformer", NULL, 2, {TINY_TRANSFORMER}},
@@ -474,7 +491,7 @@ static void refuses_setting(const char *policy, const char *key, const char *val
 static void test_impossible_requests(void **state) {
     (void)state;
     refuses(&(sg_policy_request){.policy = "atc"}, "unknown policy 'atc': did you mean 'act'?");
-    refuses(&(sg_policy_request){.policy = "diffusion"}, "Known policies: act, smolvla, pi0, pi05, ppo, mlp, transformer");
+    refuses(&(sg_policy_request){.policy = "tdmpc"}, "Known policies: act, smolvla, pi0, pi05, ppo, mlp, transformer");
     refuses(&(sg_policy_request){.policy = NULL}, "unknown policy ''");
     refuses(&(sg_policy_request){.policy = "act", .batch = -1}, "batch -1 is outside 1 to");
     refuses(&(sg_policy_request){.policy = "act", .batch = 1000000000000}, "batch 1000000000000 is outside 1 to");
@@ -486,6 +503,14 @@ static void test_impossible_requests(void **state) {
     refuses(&(sg_policy_request){.policy = "ppo", .batch = 64}, "use --envs, --steps-per-env and --mini-batches");
     refuses(&(sg_policy_request){.policy = "ppo", .accumulation = 2}, "does not accumulate");
     refuses_setting("act", "n_heads", "3", "dim_model 512 must be a multiple of 4 and of n_heads 3");
+    refuses_setting("diffusion", "horizon", "12", "must be a multiple of 8");
+    refuses_setting("diffusion", "down_dims", "512,1020", "1020 channels are no multiple of n_groups 8");
+    refuses_setting("diffusion", "crop_shape", "84", "crop_shape (--set) must be height,width in pixels, or 0");
+    refuses_setting("diffusion", "crop_shape", "84,641", "a width of 641 pixels does not fit into frames of 640");
+    refuses_setting("diffusion", "kernel_size", "4", "kernel_size 4 must be odd");
+    refuses_setting("diffusion", "diffusion_step_embed_dim", "7", "must be even");
+    refuses_setting("diffusion", "down_dims", "8,8,8,8,8,8,8,8,8", "more than 8 stages");
+    refuses_setting("diffusion", "cameras", "0", "cameras");
     refuses_setting("smolvla", "resize_imgs_with_padding", "512,256", "two equal numbers");
     refuses_setting("smolvla", "resize_imgs_with_padding", "500,500", "multiple of vision_patch_size x scale_factor");
     refuses_setting("smolvla", "text_num_key_value_heads", "4", "multiple of text_num_key_value_heads 4");

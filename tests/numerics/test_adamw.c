@@ -36,6 +36,9 @@ static const setting SETTINGS[] = {
     {"SGD, native", SG_FRAMEWORK_NATIVE, SG_DEVICE_CLASS_CPU, 0, 0, false, true},
     {"SGD, single tensors", SG_FRAMEWORK_PYTORCH_EAGER, SG_DEVICE_CLASS_CPU, 0, 100, false, true},
     {"SGD, lists", SG_FRAMEWORK_PYTORCH_EAGER, SG_DEVICE_CLASS_CUDA, 0, 100, false, true},
+    {"Adam, single tensors, decay", SG_FRAMEWORK_PYTORCH_EAGER, SG_DEVICE_CLASS_CPU, 0.01, 1, false, false},
+    {"Adam, lists, decay", SG_FRAMEWORK_PYTORCH_EAGER, SG_DEVICE_CLASS_CUDA, 0.01, 1, false, false},
+    {"Adam, native, decay", SG_FRAMEWORK_NATIVE, SG_DEVICE_CLASS_CPU, 0.01, 1, false, false},
 };
 
 static const double LR = 2e-3, BETA1 = 0.9, BETA2 = 0.99, EPS = 1e-8;
@@ -97,7 +100,7 @@ static double *values(sg_walker *walker, const sg_training *t, size_t parameter,
     return out;
 }
 
-/* Loshchilov & Hutter 2019, algorithm 2; clipping by the norm over all weights with PyTorch's 1e-6. */
+/* Loshchilov & Hutter 2019, algorithm 2 (both ways of decay); clipping by the norm over all weights with PyTorch's 1e-6. */
 static void exact_step(exact *e, const setting *s, int step) {
     double square = 0, scale = 1;
     for (int i = 0; i < WEIGHTS; i++)
@@ -106,6 +109,7 @@ static void exact_step(exact *e, const setting *s, int step) {
     for (int i = 0; i < WEIGHTS; i++)
         for (size_t k = 0; k < e[i].count; k++) {
             double g = scale * e[i].curvature[k] * (e[i].w[k] - e[i].target[k]);
+            if (!s->decoupled) g += s->weight_decay * e[i].w[k];
             if (s->sgd) {
                 e[i].w[k] -= LR * g;
                 continue;
@@ -113,7 +117,7 @@ static void exact_step(exact *e, const setting *s, int step) {
             e[i].m[k] = BETA1 * e[i].m[k] + (1 - BETA1) * g;
             e[i].v[k] = BETA2 * e[i].v[k] + (1 - BETA2) * g * g;
             double m = e[i].m[k] / (1 - pow(BETA1, step)), v = e[i].v[k] / (1 - pow(BETA2, step));
-            e[i].w[k] -= LR * s->weight_decay * e[i].w[k];
+            if (s->decoupled) e[i].w[k] -= LR * s->weight_decay * e[i].w[k];
             e[i].w[k] -= LR * m / (sqrt(v) + EPS);
         }
 }

@@ -56,9 +56,10 @@ sg_code ref_ADAMW(const ref_call *call) {
     for (int t = 0; t < n; t++)
         for (int64_t i = 0, count = sg_desc_count(ref_in(call, t)); i < count; i++) {
             double p = call->in[t][i], g = call->in[n + t][i];
+            if (ref_flag(call, SG_COUPLED_DECAY)) g += a->weight_decay * p;
             double m = a->beta1 * call->in[2 * n + t][i] + (1 - a->beta1) * g;
             double v = a->beta2 * call->in[3 * n + t][i] + (1 - a->beta2) * g * g;
-            p *= 1 - a->lr * a->weight_decay;
+            if (!ref_flag(call, SG_COUPLED_DECAY)) p *= 1 - a->lr * a->weight_decay;
             call->out[t][i] = p - a->lr * (m / correction1) / (sqrt(v / correction2) + a->eps);
             call->out[n + t][i] = m;
             call->out[2 * n + t][i] = v;

@@ -245,6 +245,43 @@ static sg_tid rms_norm(sg_graph *g, self s) {
     return sg_rms_norm(g, cube(g, "x"), weight(g, "w", 1, 1, (int64_t[]){K}), 1e-5);
 }
 
+/* Batch norm of images and group norm of sequences. */
+static sg_tid channel_norms(sg_graph *g, self s) {
+    (void)s;
+    sg_tid x = image(g, "x", 4, 3, 2), y = weight(g, "y", 0, 3, (int64_t[]){N, 6, K});
+    sg_tid batch =
+        sg_channel_norm(g, x, weight(g, "w", 1, 1, (int64_t[]){4}), weight(g, "b", 0, 1, (int64_t[]){4}), 0, 1e-5);
+    sg_tid group =
+        sg_channel_norm(g, y, weight(g, "w2", 1, 1, (int64_t[]){6}), weight(g, "b2", 0, 1, (int64_t[]){6}), 2, 1e-5);
+    sg_tid weighting =
+        sg_param(g, "parts", 1, (int64_t[]){2},
+                 (sg_param_spec){.dtype = SG_F32, .buffer = true, .frozen = true, .init = SG_INIT_NORMAL, .scale = 1});
+    batch = sg_mul(g, sg_unary(g, SG_FN_SIN, batch, 0, 0), weighting);
+    return sg_add(g, sg_sum_all(g, batch), sg_sum_all(g, sg_unary(g, SG_FN_SIN, sg_scale(g, group, 1.5), 0, 0)));
+}
+
+static sg_tid channel_norm_in_part(sg_graph *g, self s) {
+    (void)s;
+    sg_param_spec fixed = {.dtype = SG_F32, .frozen = true, .init = SG_INIT_NORMAL, .scale = 1};
+    sg_tid w = sg_param(g, "w", 1, (int64_t[]){M}, fixed), b = sg_param(g, "b", 1, (int64_t[]){M}, fixed);
+    sg_tid x = sg_param(g, "x", 3, (int64_t[]){N, M, K}, fixed);
+    sg_tid no_dw = sg_channel_norm(g, cube(g, "trained"), w, b, 0, 1e-5);
+    sg_tid no_dx =
+        sg_channel_norm(g, x, weight(g, "w2", 1, 1, (int64_t[]){M}), weight(g, "b2", 0, 1, (int64_t[]){M}), 1, 1e-5);
+    return sg_mul(g, no_dw, no_dx);
+}
+
+static sg_tid sequences(sg_graph *g, self s) {
+    (void)s;
+    sg_tid x = weight(g, "x", 0, 3, (int64_t[]){N, 3, 8});
+    sg_tid y =
+        sg_conv1d(g, x, weight(g, "first", 0, 3, (int64_t[]){4, 3, 3}), weight(g, "bias", 0, 1, (int64_t[]){4}), 2, 1);
+    y = sg_conv_transpose1d(g, y, weight(g, "second", 0, 3, (int64_t[]){4, 2, 4}),
+                            weight(g, "bias2", 0, 1, (int64_t[]){2}), 2, 1);
+    y = sg_conv_transpose1d(g, y, weight(g, "third", 0, 3, (int64_t[]){2, 3, 1}), SG_NO_TENSOR, 1, 0);
+    return sg_conv1d(g, sg_transpose(g, y, 1, 2), weight(g, "fourth", 0, 3, (int64_t[]){2, 8, 1}), SG_NO_TENSOR, 1, 0);
+}
+
 static sg_tid rms_norm_in_part(sg_graph *g, self s) {
     (void)s;
     sg_param_spec fixed = {.dtype = SG_F32, .frozen = true, .init = SG_INIT_NORMAL, .scale = 1};
@@ -279,6 +316,7 @@ const sg_op_training SG_OP_TRAININGS[] = {
     {"gelu_tanh", unary, SG_FN_GELU_TANH, 0, 0, 0},
     {"gelu_erf", unary, SG_FN_GELU_ERF, 0, 0, 0},
     {"silu", unary, SG_FN_SILU, 0, 0, 0},
+    {"mish", unary, SG_FN_MISH, 0, 0, 0},
     {"elu", unary, SG_FN_ELU, 1, 0, 0},
     {"elu of another constant", unary, SG_FN_ELU, 0.5, 0, 0},
     {"tanh", unary, SG_FN_TANH, 0, 0, 0},
@@ -355,6 +393,9 @@ const sg_op_training SG_OP_TRAININGS[] = {
     {"layer norm, partly frozen", layer_norm_in_part, SG_FN_NONE, 0, 0, 0},
     {"rms norm", rms_norm, SG_FN_NONE, 0, 0, 0},
     {"rms norm, partly frozen", rms_norm_in_part, SG_FN_NONE, 0, 0, 0},
+    {"channel norms", channel_norms, SG_FN_NONE, 0, 0, 0},
+    {"channel norm, partly frozen", channel_norm_in_part, SG_FN_NONE, 0, 0, 0},
+    {"convolutions over sequences", sequences, SG_FN_NONE, 0, 0, 0},
     {"attention", attention, SG_FN_NONE, 0, 0, 0},
     {"attention, masked", attention_masked, SG_FN_NONE, 0, 0, 0},
     {"embedding", embedding, SG_FN_NONE, 0, 0, 0},

@@ -151,6 +151,21 @@ static const pair TOKENS[] = {
     {0},
 };
 
+#define DIFFUSION_SIZES                                                                                                \
+    {"cameras", "2"}, {"image_height", "64"}, {"image_width", "64"}, {"state_dim", "3"}, {"action_dim", "2"},          \
+        {"backbone_width", "2"}, {"spatial_softmax_num_keypoints", "3"}, {"down_dims", "8,12"}, {"n_groups", "2"},     \
+        {"kernel_size", "3"}, {"horizon", "8"}, {"diffusion_step_embed_dim", "4"}, {                                   \
+        "num_train_timesteps", "10"                                                                                    \
+    }
+static const pair DIFFUSION[] = {DIFFUSION_SIZES, {0}};
+static const pair DIFFUSION_GROUP[] = {DIFFUSION_SIZES,
+                                       {"use_group_norm", "true"},
+                                       {"use_separate_rgb_encoder_per_camera", "false"},
+                                       {"crop_shape", "48,50"},
+                                       {"do_mask_loss_for_padding", "true"},
+                                       {"use_film_scale_modulation", "false"},
+                                       {"prediction_type", "sample"},
+                                       {0}};
 static const pair BERT[] = {
     {"vocab_size", "11"},        {"hidden_size", "8"},
     {"num_hidden_layers", "1"},  {"num_attention_heads", "2"},
@@ -208,6 +223,8 @@ static const struct {
     [SG_SMALL_MLP] = {"mlp", "mlp", MLP},
     [SG_SMALL_TRANSFORMER] = {"transformer", "transformer", TRANSFORMER},
     [SG_SMALL_TOKENS] = {"transformer over tokens", "transformer", TOKENS},
+    [SG_SMALL_DIFFUSION] = {"diffusion", "diffusion", DIFFUSION},
+    [SG_SMALL_DIFFUSION_GROUP] = {"diffusion, group norm", "diffusion", DIFFUSION_GROUP},
     [SG_SMALL_BERT] = {"BERT", "bert", BERT},
     [SG_SMALL_GPT2] = {"GPT-2", "gpt2", GPT2},
     [SG_SMALL_OPT] = {"OPT", "opt", OPT},

@@ -20,6 +20,8 @@ typedef enum sg_small {
     SG_SMALL_MLP,
     SG_SMALL_TRANSFORMER,
     SG_SMALL_TOKENS, /* transformer over tokens, RMS norm, silu, dropout, L1 */
+    SG_SMALL_DIFFUSION,       /* two cameras, batch norm */
+    SG_SMALL_DIFFUSION_GROUP, /* group norm, one encoder, cut frames, masked loss, shift only */
     SG_SMALL_BERT,
     SG_SMALL_GPT2,
     SG_SMALL_OPT,

@@ -7,7 +7,7 @@
 void SG_NAME(sg_adamw)(float *p, const float *g, float *m, float *v, int64_t n, const sg_adamw_step *step) {
     const sg_adamw_step s = *step;
     SG_SIMD for (int64_t i = 0; i < n; i++) {
-        float gradient = g[i];
+        float gradient = g[i] + s.couple * p[i];
         float first = m[i] + s.one_minus_1 * (gradient - m[i]);
         float second = s.beta2 * v[i] + s.one_minus_2 * gradient * gradient;
         float denominator = sqrtf(second) * s.inverse_correction2 + s.eps;
