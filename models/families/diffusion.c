@@ -174,7 +174,7 @@ static void describe(sg_graph *g, const sg_diffusion *m) {
 }
 
 static sg_optimizer_spec optimizer(const sg_options *o) {
-    sg_optimizer_spec spec = sg_supervised_adamw(o, 0.999);
+    sg_optimizer_spec spec = sg_supervised_optimizer(o, 0.999);
     spec.decoupled_weight_decay = false; /* torch.optim.Adam */
     spec.beta1 = 0.95;
     return spec;
