@@ -243,16 +243,44 @@ static int by_rank(const void *x, const void *y) {
     return order ? order : (a->batch > b->batch) - (a->batch < b->batch);
 }
 
-static sg_code answer_each(planner *p, const sg_offers *offers, sg_status *status) {
-    for (size_t i = 0; i < offers->count; i++) {
-        size_t sheet;
-        sg_code code = load_once(p, offers->offer[i].machine, &sheet, status);
-        if (code) return sg_fail_in(status, "offer %s", offers->offer[i].name);
-        for (size_t b = 0; b < p->answer->n_batches && !code; b++)
-            code = answer_offer(p, &offers->offer[i], &p->loaded.machine[sheet], batch_at(p->request, b),
-                                &p->answer->offers[i * p->answer->n_batches + b], status);
-        if (code) return code;
+static sg_code answer_batches(const planner *p, const sg_offers *offers, size_t row, const sg_machine *sheet,
+                              sg_status *status) {
+    size_t n = p->answer->n_batches;
+    sg_code code = SG_OK;
+    for (size_t b = 0; b < n && !code; b++) {
+        sg_offer_answer *a = &p->answer->offers[row * n + b];
+        a->row = row;
+        code = answer_offer(p, &offers->offer[row], sheet, batch_at(p->request, b), a, status);
     }
+    return code;
+}
+
+/* Machine by machine: the predictor remembers the prices of few. */
+static sg_code answer_each(planner *p, const sg_offers *offers, size_t *sheet, sg_status *status) {
+    for (size_t i = 0; i < offers->count; i++) {
+        sg_code code = load_once(p, offers->offer[i].machine, &sheet[i], status);
+        if (code) return sg_fail_in(status, "offer %s", offers->offer[i].name);
+    }
+    for (size_t m = 0; m < p->loaded.count; m++)
+        for (size_t i = 0; i < offers->count; i++) {
+            if (sheet[i] != m) continue;
+            sg_code code = answer_batches(p, offers, i, &p->loaded.machine[m], status);
+            if (code) return code;
+        }
+    return SG_OK;
+}
+
+static sg_code rank(sg_plan_answer *answer, size_t offers, sg_status *status) {
+    bool *seen = calloc(offers + 1, sizeof *seen);
+    if (!seen) return sg_fail_memory(status, offers, "a ranking");
+    if (answer->n_offers) qsort(answer->offers, answer->n_offers, sizeof *answer->offers, by_rank);
+    for (size_t i = 0; i < answer->n_offers; i++) {
+        sg_offer_answer *a = &answer->offers[i];
+        a->best = !seen[a->row];
+        seen[a->row] = true;
+    }
+    if (answer->n_offers && !answer->offers[0].excluded[0]) answer->recommended = 0;
+    free(seen);
     return SG_OK;
 }
 
@@ -263,14 +291,14 @@ static sg_code answer_offers(planner *p, const sg_offers *offers, sg_status *sta
     if (!__builtin_mul_overflow(offers->count, answer->n_batches, &n) && n < SIZE_MAX)
         answer->offers = calloc(n + 1, sizeof *answer->offers);
     p->loaded.machine = calloc(offers->count + 1, sizeof *p->loaded.machine);
-    if (!answer->offers || !p->loaded.machine)
-        return sg_fail_memory(status, offers->count * sizeof(sg_machine), "the machines of the offers");
-    sg_code code = answer_each(p, offers, status);
+    size_t *sheet = calloc(offers->count + 1, sizeof *sheet); /* of each offer: its machine among those loaded */
+    sg_code code = answer->offers && p->loaded.machine && sheet
+                       ? answer_each(p, offers, sheet, status)
+                       : sg_fail_memory(status, offers->count * sizeof(sg_machine), "the machines of the offers");
+    free(sheet);
     if (code) return code;
     answer->n_offers = n;
-    if (answer->n_offers) qsort(answer->offers, answer->n_offers, sizeof *answer->offers, by_rank);
-    if (answer->n_offers && !answer->offers[0].excluded[0]) answer->recommended = 0;
-    return SG_OK;
+    return rank(answer, offers->count, status);
 }
 
 static sg_code make(planner *p, const sg_offers *offers, sg_status *status) {

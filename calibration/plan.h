@@ -29,6 +29,8 @@ typedef struct sg_offer_answer {
     int gpus;
     int64_t batch, steps;
     bool fits;
+    bool best;  /* of the batches of its offer */
+    size_t row; /* of the offer, in its file */
     sg_figure step_s, wall_clock_s, cost_usd, peak_bytes;
     char limited_by[32];
     sg_evidence evidence;

@@ -7,7 +7,7 @@
 #include "calibration/predict_work.h"
 
 /* A steady iteration of a training and its prices on the machines that were asked for lately. */
-enum { PRICED = 64 };
+enum { PRICED = 16 };
 typedef struct course {
     struct course *next;
     sg_course_options options;
@@ -201,6 +201,7 @@ static sg_code find_course(const sg_predict_work *w, lowered *l, course **out, s
 static sg_code find_prices(course *c, const sg_machine *machine, const sg_tape_prices **prices, sg_status *status) {
     sg_machine key = *machine;
     key.covariance = NULL;
+    key.vcpus = 0; /* the loader's, which is not walked */
     int at = 0;
     while (at < PRICED - 1 && c->prices[at] && memcmp(&c->prices[at]->machine, &key, sizeof key) != 0) at++;
     sg_tape_prices *found = c->prices[at];

@@ -63,15 +63,6 @@ static void add_row(sg_table *table, const sg_offer_answer *o, bool with_provide
     sg_table_row(table, row);
 }
 
-/* With another batch, which ranks higher: of each offer the best is shown. */
-static bool shown_before(const sg_plan_answer *plan, size_t i) {
-    for (size_t k = 0; k < i; k++)
-        if (strcmp(plan->offers[k].name, plan->offers[i].name) == 0 &&
-            strcmp(plan->offers[k].provider, plan->offers[i].provider) == 0)
-            return true;
-    return false;
-}
-
 void sg_print_plan(const sg_plan_answer *plan) {
     char wall[32], cost[32];
     (void)snprintf(wall, sizeof wall, "wall-clock (%.3g %%)", 100 * plan->interval);
@@ -91,12 +82,12 @@ void sg_print_plan(const sg_plan_answer *plan) {
         sg_table *table = sg_table_new(columns, header);
         if (plan->has_here) add_row(table, &plan->here, false);
         for (size_t i = 0; i < plan->n_offers; i++)
-            if (!plan->offers[i].excluded[0] && !shown_before(plan, i)) add_row(table, &plan->offers[i], several);
+            if (!plan->offers[i].excluded[0] && plan->offers[i].best) add_row(table, &plan->offers[i], several);
         sg_table_print(table);
     }
     for (size_t i = 0, first = 1; i < plan->n_offers; i++) {
         const sg_offer_answer *o = &plan->offers[i];
-        if (!o->excluded[0] || shown_before(plan, i)) continue;
+        if (!o->excluded[0] || !o->best) continue;
         if (first) printf("\nLeft out:\n");
         first = 0;
         printf("  %s%s%s", several ? o->provider : "", several ? " " : "", o->name);

@@ -231,6 +231,9 @@ static void test_batches(void **state) {
     for (size_t i = 0; i < all.n_offers; i++)
         if (!all.offers[i].excluded[0])
             assert_true(all.offers[all.recommended].cost_usd.value <= all.offers[i].cost_usd.value);
+    size_t best = 0;
+    for (size_t i = 0; i < all.n_offers; i++) best += all.offers[i].best;
+    assert_true(best == one.n_offers && all.offers[0].best);
     char with[32];
     (void)snprintf(with, sizeof with, "with batch %lld", (long long)all.offers[all.recommended].batch);
     assert_non_null(strstr(all.recommendation, with));
