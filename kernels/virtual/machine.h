@@ -31,7 +31,12 @@
     X(SOFTMAX_BLOCK, "softmax_block", "", "exponent of the block's use in that loop")                                  \
     X(EVENT_ELEMENTWISE_S, "event_elementwise_s", "s", "start of an element-wise kernel alone, event to event")        \
     X(EVENT_NORM_S, "event_norm_s", "s", "... of a layer norm")                                                        \
-    X(EVENT_SOFTMAX_S, "event_softmax_s", "s", "... of a softmax")
+    X(EVENT_SOFTMAX_S, "event_softmax_s", "s", "... of a softmax")                                                     \
+    X(CONV_LOW_PRECISION, "conv_low_precision", "",                                                                    \
+      "image convolutions in bf16 or fp16 / in tf32, where there is tf32")                                             \
+    X(CONV_LOW_SHARE, "conv_low_share", "", "... fp16 without tf32: share of the peak beside eff_conv")                \
+    X(ATTENTION_BACKWARD, "attention_backward", "", "share of the peak in fused attention backward / forward")         \
+    X(ATTENTION_MASKED, "attention_masked", "", "... with an explicit mask / without")
 
 /* Products by tiles (product.h, docs/kernel-model.md). */
 #define SG_MACHINE_PRODUCT_PARAMETERS(X)                                                                               \
