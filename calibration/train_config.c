@@ -56,6 +56,11 @@ static bool has_type(const sg_node *feature, const char *type) {
     return node && node->kind == SG_NODE_SCALAR && strcmp(node->text, type) == 0;
 }
 
+/* pi0 and pi05 name a frame for each of `empty_cameras`, which has a key of its own. */
+static bool is_blank(const sg_node *feature) {
+    return feature->key && strstr(feature->key, ".empty_camera_");
+}
+
 /* input_features and output_features give cameras (VISUAL, shape c, h, w), state and action sizes. */
 static sg_code feature_sizes(const sg_node *policy, const sg_family *family, sg_train_config *c, sg_status *status) {
     const sg_node *inputs = sg_node_get(policy, "input_features");
@@ -63,6 +68,7 @@ static sg_code feature_sizes(const sg_node *policy, const sg_family *family, sg_
     const char *height = NULL, *width = NULL, *state = NULL;
     int cameras = 0;
     for (const sg_node *f = inputs && inputs->kind == SG_NODE_MAP ? inputs->child : NULL; f; f = f->next) {
+        if (is_blank(f)) continue;
         if (has_type(f, "VISUAL") && cameras++ == 0) {
             height = size_text(f, 1);
             width = size_text(f, 2);
@@ -103,6 +109,21 @@ static sg_code read_accelerator(const sg_tree *tree, sg_train_config *c, sg_stat
     return optional_int(tree, accumulation, "steps", 1, 1000000, &c->accumulation, status);
 }
 
+static bool says(const sg_node *map, const char *key, const char *value) {
+    const sg_node *node = sg_node_get(map, key);
+    return node && node->kind == SG_NODE_SCALAR && strcmp(node->text, value) == 0;
+}
+
+/* What lies outside the policy's sizes: the dtype of pi's weights, an optimizer that is not the policy's own. */
+static sg_code read_kinds(const sg_node *root, const sg_node *policy, const sg_family *family, sg_train_config *c,
+                          sg_status *status) {
+    bool pi = strcmp(c->policy, "pi0") == 0 || strcmp(c->policy, "pi05") == 0;
+    if (pi && !c->precision[0] && says(policy, "dtype", "bfloat16"))
+        (void)snprintf(c->precision, sizeof c->precision, "bf16");
+    if (!says(sg_node_get(root, "optimizer"), "type", "sgd")) return SG_OK;
+    return add_size(c, family, "optimizer", "sgd", status);
+}
+
 static sg_code read_root(const sg_tree *tree, sg_train_config *c, sg_status *status) {
     const sg_node *root = sg_tree_root(tree), *policy, *dataset = sg_node_get(root, "dataset");
     sg_code code = sg_node_child(tree, root, "policy", SG_NODE_MAP, &policy, status);
@@ -115,6 +136,7 @@ static sg_code read_root(const sg_tree *tree, sg_train_config *c, sg_status *sta
     if (code == SG_OK && present(dataset, "repo_id"))
         code = sg_node_text(tree, dataset, "repo_id", c->dataset_repo, sizeof c->dataset_repo, status);
     const sg_family *family = sg_family_find(c->policy);
+    if (code == SG_OK) code = read_kinds(root, policy, family, c, status);
     if (code == SG_OK) code = known_fields(policy, family, c, status);
     if (code == SG_OK) code = feature_sizes(policy, family, c, status);
     return code;

@@ -258,6 +258,50 @@ static void test_work_by_class(void **state) {
     }
 }
 
+typedef struct traffic {
+    double elementwise, norm; /* bytes; copies and reductions are element-wise, softmax is a norm */
+} traffic;
+
+static traffic traffic_of(const what *w, sg_pass pass) {
+    sg_training *t = build(w, SG_FRAMEWORK_PYTORCH_EAGER);
+    const sg_program *p = &t->programs[sg_main_program(t)];
+    traffic sum = {0};
+    for (size_t i = 0; i < p->n_entries; i++) {
+        if (p->entries[i].kind != SG_ENTRY_OP || p->entries[i].pass != pass) continue;
+        const sg_op *op = &t->ops[p->entries[i].index];
+        sg_cost cost = sg_op_cost(op);
+        sg_op_class cls = sg_op_class_of(op);
+        bool norm = cls == SG_CLASS_NORM || cls == SG_CLASS_SOFTMAX;
+        bool elementwise = cls == SG_CLASS_ELEMENTWISE || cls == SG_CLASS_COPY || cls == SG_CLASS_REDUCE;
+        if (norm) sum.norm += cost.bytes_read + cost.bytes_written;
+        if (elementwise) sum.elementwise += cost.bytes_read + cost.bytes_written;
+    }
+    sg_training_free(t);
+    return sum;
+}
+
+/* GB that a sample moves, and what a step moves whatever its batch: the gradients of the vision tower, added up over cameras. */
+static void test_traffic(void **state) {
+    (void)state;
+    static const struct {
+        const char *cameras;
+        traffic forward, backward;
+        double fixed;
+    } rows[] = {{"2", {8.1, 0.93}, {15.0, 1.40}, 5.0}, {"3", {11.7, 1.59}, {21.2, 2.38}, 9.9}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const what few = {"pi05", "bf16", 2, {"cameras", rows[i].cameras}},
+                   many = {"pi05", "bf16", 4, {"cameras", rows[i].cameras}};
+        traffic f2 = traffic_of(&few, SG_PASS_FORWARD), f4 = traffic_of(&many, SG_PASS_FORWARD);
+        traffic b2 = traffic_of(&few, SG_PASS_BACKWARD), b4 = traffic_of(&many, SG_PASS_BACKWARD);
+        double backward = (b4.elementwise - b2.elementwise) / 2;
+        near(&few, "element-wise, forward", (f4.elementwise - f2.elementwise) / 2e9, rows[i].forward.elementwise, 0.05);
+        near(&few, "element-wise, backward", backward / 1e9, rows[i].backward.elementwise, 0.05);
+        near(&few, "norms, forward", (f4.norm - f2.norm) / 2e9, rows[i].forward.norm, 0.02);
+        near(&few, "norms, backward", (b4.norm - b2.norm) / 2e9, rows[i].backward.norm, 0.02);
+        near(&few, "fixed, backward", (b2.elementwise - 2 * backward) / 1e9, rows[i].fixed, 0.02);
+    }
+}
+
 /* As shipped the forward runs three times, but for what the last segments need not make again; wrapped once, twice. */
 static void test_passes_of_checkpointing(void **state) {
     (void)state;
@@ -303,9 +347,13 @@ static void test_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parameters),    cmocka_unit_test(test_parameters_of_modules),
-        cmocka_unit_test(test_bytes),         cmocka_unit_test(test_work),
-        cmocka_unit_test(test_work_by_class), cmocka_unit_test(test_passes_of_checkpointing),
+        cmocka_unit_test(test_parameters),
+        cmocka_unit_test(test_parameters_of_modules),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_work),
+        cmocka_unit_test(test_work_by_class),
+        cmocka_unit_test(test_traffic),
+        cmocka_unit_test(test_passes_of_checkpointing),
         cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
