@@ -151,7 +151,7 @@ sg_code sg_machine_from_tree(const sg_tree *tree, const char *name, const char *
     static const char *const keys[] = {
         "title",      "device_class", "bf16",         "fp16",    "tf32",       "caching_allocator",
         "units",      "vcpus",        "memory_bytes", "priors",  "parameters", "compute_capability",
-        "fp32_lanes", "memory_type",  "l2_bytes",     "board_w", "tiles", "link"};
+        "fp32_lanes", "memory_type",  "l2_bytes",     "board_w", "tiles",      "link"};
     const sg_node *root = sg_tree_root(tree), *parameters = NULL;
     sg_machine m;
     sg_machine_init(&m);

@@ -319,6 +319,11 @@ static void general_warnings(sg_predict_work *w) {
     if (w->law.found && (law_x(w) < w->law.low_x || law_x(w) > w->law.high_x))
         warn(w->out, "%s %.0f lies outside of what was measured here, %.0f to %.0f",
              w->training->envs > 0 ? "environments" : "batch", law_x(w), w->law.low_x, w->law.high_x);
+    int per_node = w->machine.link.gpus_per_node;
+    double network = w->machine.p[SG_M_NETWORK].value;
+    if (per_node > 0 && w->ranks > per_node && isfinite(network))
+        warn(w->out, "%d GPUs are taken as %d nodes of %d, each with %.3g GB/s to the others", w->ranks,
+             (w->ranks + per_node - 1) / per_node, per_node, network / 1e9);
     if (!w->options->cameras_known && w->training->cameras > 0)
         warn(w->out, "the number of cameras was not given: %lld assumed", (long long)w->training->cameras);
 }

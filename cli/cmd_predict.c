@@ -28,6 +28,9 @@ static json_t *json_prediction(const sg_prediction *p, const sg_request *r, cons
         json_pack("{s:s, s:s, s:s, s:I, s:I, s:f}", "policy", r->name, "framework",
                   sg_framework_name(r->policy.framework), "machine", m->name, "batch", (json_int_t)p->batch, "ranks",
                   (json_int_t)r->policy.ranks, "interval", args->interval > 0 ? args->interval : 0.9);
+    int per_node = m->link.gpus_per_node;
+    json_int_t ranks = args->ranks.n ? (json_int_t)args->ranks.value[0] : 1;
+    (void)json_object_set_new(object, "nodes", json_integer(per_node > 0 ? (ranks + per_node - 1) / per_node : 1));
     for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
         if (isfinite(figures[i].figure->value))
             (void)json_object_set_new(object, figures[i].name, sg_json_figure(figures[i].figure));

@@ -26,7 +26,8 @@ static const sg_command commands[] = {
      "Wall-clock, cost and ranked offers for a whole training",
      "stepgauge plan act --frames 45000 --epochs 5 --batch 8", "pnrwulj", sg_cmd_plan},
     {"validate",
-     "validate [--kernels FILE..] [--steps FILE..] [--collectives FILE..] [--reports FILE..] [--cross-validate [rows|devices]]",
+     "validate [--kernels FILE..] [--steps FILE..] [--collectives FILE..] [--reports FILE..] [--cross-validate "
+     "[rows|devices]]",
      "How far the predictions are from published and field measurements",
      "stepgauge validate --collectives allreduce.csv.gz --cross-validate rows", "xvuj", sg_cmd_validate},
 };
