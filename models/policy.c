@@ -33,6 +33,7 @@ static const family_builder builders[SG_FAMILY_COUNT] = {
     [SG_FAMILY_OPT] = {.build = sg_opt_build},
     [SG_FAMILY_SWITCH] = {.build = sg_switch_build},
     [SG_FAMILY_DIFFUSION] = {.build = sg_diffusion_build, .tf32 = true},
+    [SG_FAMILY_MEGATRON] = {.build = sg_megatron_build, .tf32 = true},
 };
 
 /* ---- names ---- */

@@ -27,6 +27,7 @@ typedef enum sg_family_index {
     SG_FAMILY_OPT,
     SG_FAMILY_SWITCH,
     SG_FAMILY_DIFFUSION,
+    SG_FAMILY_MEGATRON,
     SG_FAMILY_COUNT
 } sg_family_index;
 
@@ -51,6 +52,7 @@ void sg_gpt2_build(sg_graph *g, const sg_family_build *build);
 void sg_opt_build(sg_graph *g, const sg_family_build *build);
 void sg_switch_build(sg_graph *g, const sg_family_build *build);
 void sg_diffusion_build(sg_graph *g, const sg_family_build *build);
+void sg_megatron_build(sg_graph *g, const sg_family_build *build);
 
 /* PPO's samples per mini-batch: envs x steps / mini-batches. */
 sg_code sg_ppo_batch(const sg_options *options, int64_t *batch, sg_status *status);

@@ -302,6 +302,19 @@ static const sg_key opt_keys[] = {
     LANGUAGE_KEYS("2048"),
 };
 
+static const sg_key megatron_keys[] = {
+    INT_ALSO("vocab_size", "padded_vocab_size", "51200", 1, 1 << 24, "tokens known, padded"),
+    INT("hidden_size", "1024", 1, SG_LIMIT_WIDTH, "width"),
+    INT("num_layers", "24", 1, SG_LIMIT_LAYERS, "layers"),
+    INT("num_attention_heads", "16", 1, 1024, "attention heads; they divide hidden_size"),
+    INT("ffn_hidden_size", "0", 0, SG_LIMIT_WIDTH, "width of the feed-forward layers; 0: four times hidden_size"),
+    INT("max_position_embeddings", "0", 0, SG_LIMIT_TOKENS, "longest sequence; 0: sequence_length"),
+    REAL("hidden_dropout", "0.1", 0, 0.99, "dropout probability of hidden states"),
+    REAL("attention_dropout", "0.1", 0, 0.99, "dropout probability of attention weights"),
+    BOOL("fp32_logits", "false", "the product over the vocabulary takes fp32 operands"),
+    LANGUAGE_KEYS("1024"),
+};
+
 static const sg_key switch_keys[] = {
     INT("vocab_size", "32128", 1, 1 << 24, "tokens known"),
     INT("d_model", "768", 1, SG_LIMIT_WIDTH, "width"),
@@ -389,4 +402,9 @@ const sg_family sg_family_table[SG_FAMILY_COUNT] = {
                              KEYS(diffusion_keys),
                              .default_batch = 8,
                              .default_precision = "fp32"},
+    [SG_FAMILY_MEGATRON] = {.name = "megatron",
+                            .summary = "GPT as Megatron-LM trains it, data-parallel (with --precision bf16-pure)",
+                            KEYS(megatron_keys),
+                            .default_batch = 4,
+                            .default_precision = "fp32"},
 };

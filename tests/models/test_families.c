@@ -63,6 +63,10 @@ typedef struct policy {
         "relative_attention_num_buckets", "8", "relative_attention_max_distance", "6", "sequence_length", "5",         \
         "dropout_rate", "0", "router_jitter_noise", "0"
 
+#define TINY_MEGATRON                                                                                                  \
+    "vocab_size", "11", "hidden_size", "8", "num_layers", "2", "num_attention_heads", "2", "sequence_length", "5",     \
+        "hidden_dropout", "0", "attention_dropout", "0"
+
 /* Without dropout, whose masks follow the layout of the tensors; fp32, because tests widen it. */
 static const policy TINY[] = {
     {"act", "act", NULL, 2, {TINY_ACT}},
@@ -100,6 +104,7 @@ static const policy TINY[] = {
      2,
      {TINY_OPT, "word_embed_proj_dim", "6", "do_layer_norm_before", "false"}},
     {"switch", "switch", NULL, 2, {TINY_SWITCH}},
+    {"megatron", "megatron", NULL, 2, {TINY_MEGATRON}},
     {"switch, all routed", "switch", NULL, 2, {TINY_SWITCH, "sequence_length", "4", "expert_capacity", "8"}},
     {"ppo", "ppo", NULL, 0, {TINY_PPO}},
     {"ppo, normalised, fixed rate", "ppo", NULL, 0, {TINY_PPO, "empirical_normalization", "true", "schedule", "fixed"}},

@@ -65,6 +65,7 @@ static void test_published_parameters(void **state) {
          {"hidden_size", "768", "num_hidden_layers", "12", "num_attention_heads", "12", "ffn_dim", "3072"},
          125239296},
         {"switch", {0}, 619339008},
+        {"megatron", {0}, 24 * (12 * 1024 * 1024 + 13 * 1024) + (51200 + 1024) * 1024 + 2 * 1024},
         {"bert", {"head", "classification", "step", "inference"}, 109483778},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
