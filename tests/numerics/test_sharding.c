@@ -356,7 +356,7 @@ static void test_exposed_exchange_is_measured(void **state) {
     sg_machine m;
     sg_machine_init(&m);
     (void)snprintf(m.device_class, sizeof m.device_class, "cuda");
-    for (int i = 0; i < SG_M_COUNT; i++) m.p[i].value = 1;
+    for (int i = 0; i < SG_M_COUNT; i++) m.p[i].value = strcmp(sg_machine_unit((sg_machine_id)i), "s") == 0 ? 1e-9 : 1;
     /* links by bandwidth and latency alone */
     for (int i = SG_M_COLLECTIVE_RANK_S; i <= SG_M_NETWORK_LATENCY_S; i++) m.p[i].value = NAN;
     for (int i = SG_M_PEAK_F32; i <= SG_M_BANDWIDTH; i++) m.p[i].value = 1e12;
