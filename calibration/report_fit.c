@@ -154,10 +154,11 @@ typedef struct fit_work {
     sg_framework_numbers framework;
 } fit_work;
 
+/* Shares are of tensor rates: GPUs without them have their own parameters. */
 static bool takes_part(const sg_report_case *one, const char *without) {
     const sg_report_row *row = &one->row;
-    return one->has_machine && one->n_candidates == 1 && one->cameras_known && !row->no_training[0] && !row->compiled &&
-           (row->time == SG_REPORT_UPDATE || row->time == SG_REPORT_STEP) &&
+    return one->has_machine && one->machine.tf32 && one->n_candidates == 1 && one->cameras_known &&
+           !row->no_training[0] && !row->compiled && (row->time == SG_REPORT_UPDATE || row->time == SG_REPORT_STEP) &&
            !(without && strcmp(one->machine.name, without) == 0);
 }
 

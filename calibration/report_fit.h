@@ -31,7 +31,7 @@ typedef struct sg_report_fit {
     double rms_log;                                         /* of the reports used */
 } sg_report_fit;
 
-/* Fits to the cases that are eager, on a named GPU and with cameras known; `without` names a device to leave out (NULL:
+/* Fits to the cases that are eager, on a named GPU with tf32 and with cameras known; `without` names a device to leave out (NULL:
  * none). Rows of cameras chosen by busy shares never take part. */
 sg_code sg_report_fit_make(const sg_report_cases *cases, const char *config_dir, const char *without,
                            sg_report_fit *fit, sg_status *status);
