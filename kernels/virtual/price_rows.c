@@ -204,7 +204,13 @@ sg_code sg_price_rows(const sg_machine *machine, const sg_op *op, const sg_cost 
         t.seconds += rows_s;
         t.by_log[row_s] += rows_s;
     }
-    sg_priced fixed = sg_priced_fixed(machine, alone ? 1 : cost->launches, start);
-    *price = alone ? sg_priced_sum(&t, &fixed) : sg_priced_join(&t, &fixed);
+    if (alone) {
+        t.seconds += value_of(machine, start);
+        t.by_log[start] += value_of(machine, start);
+        *price = t;
+    } else {
+        sg_priced floor_s = sg_priced_fixed(machine, cost->launches, start);
+        *price = sg_priced_join(&t, &floor_s);
+    }
     return SG_OK;
 }
