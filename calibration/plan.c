@@ -157,6 +157,8 @@ static sg_code answer_machine(const planner *p, const sg_machine *machine, int64
     a->peak_bytes = prediction.device_bytes;
     a->fits = prediction.fits;
     a->evidence = a->step_s.evidence;
+    a->device_evidence = prediction.device_evidence;
+    a->host_evidence = prediction.host_evidence;
     memcpy(a->limited_by, prediction.limited_by, sizeof a->limited_by);
     a->wall_clock_s = wall_clock(p, a, rented);
     double have = (double)machine->memory_bytes / 0x1p30, deadline_s = p->request->deadline_s;

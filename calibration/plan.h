@@ -33,7 +33,7 @@ typedef struct sg_offer_answer {
     size_t row; /* of the offer, in its file */
     sg_figure step_s, wall_clock_s, cost_usd, peak_bytes;
     char limited_by[32];
-    sg_evidence evidence;
+    sg_evidence evidence, device_evidence, host_evidence;
     char excluded[160]; /* empty, or why it is not recommended */
     char command[640];  /* how to start it there; empty where that is not known */
 } sg_offer_answer;

@@ -176,11 +176,17 @@ static bool same_course(const sg_course_options *a, const sg_course_options *b) 
            a->buckets.bytes == b->buckets.bytes;
 }
 
+/* Asked for, or the framework's way; graphs are CUDA's. */
+static bool captures(const sg_predict_work *w) {
+    return w->options->graph ||
+           (sg_framework_captures(w->request->framework) && strcmp(w->machine.device_class, "cuda") == 0);
+}
+
 static sg_code find_course(const sg_predict_work *w, lowered *l, course **out, sg_status *status) {
     const sg_course_options options = {.processor = l->device_class == SG_DEVICE_CLASS_CPU,
                                        .several = w->ranks > 1,
                                        .caching = w->machine.caching_allocator,
-                                       .graph = w->options->graph,
+                                       .graph = captures(w),
                                        .buckets = w->buckets};
     for (*out = l->courses; *out; *out = (*out)->next)
         if (same_course(&(*out)->options, &options)) return SG_OK;
@@ -263,9 +269,10 @@ sg_code sg_predictor_run(sg_predictor *predictor, const sg_machine *machine, con
         code = walk_on(&w, l, &w.machine, &w.walked, status);
     }
     /* laws are of steps that the host dispatches op by op */
-    if (!code && options->fit && !options->graph) code = ask_law(&w, l, predictor->config_dir, status);
+    if (!code && options->fit && !captures(&w)) code = ask_law(&w, l, predictor->config_dir, status);
     if (!code) sg_predict_figures(&w);
     if (!code) prediction->batch = w.training->batch;
+    if (!code) prediction->captured = captures(&w);
     if (!code && options->trace) code = sg_predict_trace(&w, status);
     sg_machine_clear(&w.machine);
     return code ? sg_fail_in(status, "predicting %s on %s", request->policy, machine->name) : SG_OK;

@@ -29,9 +29,11 @@ typedef struct sg_prediction {
     /* PPO, per iteration; elsewhere value NAN */
     sg_figure collection_s, inference_s, environment_s, learning_s, iteration_s, env_steps_per_s;
     double forward_s, backward_s, optimizer_s, exposed_sync_s, device_busy_share;
-    int64_t batch;                    /* samples per process and micro-step, as built; PPO: of a mini-batch */
-    double class_s[SG_CLASS_COUNT];   /* compute stream, per step (PPO: per iteration) */
-    double update_by_log[SG_M_COUNT]; /* d update_s (PPO: learning_s) / d log parameter of the machine */
+    bool captured;                              /* the update is dispatched as one: its parts are not told apart (0) */
+    sg_evidence device_evidence, host_evidence; /* of the device's times and of the host's: steps rest on both */
+    int64_t batch;                              /* samples per process and micro-step, as built; PPO: of a mini-batch */
+    double class_s[SG_CLASS_COUNT];             /* compute stream, per step (PPO: per iteration) */
+    double update_by_log[SG_M_COUNT];           /* d update_s (PPO: learning_s) / d log parameter of the machine */
     char limited_by[32];       /* "compute", "memory bandwidth", "launch", "loader", "communication", "environment" */
     char limited_by_text[128]; /* with the share that shows it: "launch-bound: the GPU idles 70 % of the step" */
     bool fits;                 /* device_bytes.high <= memory of the machine; true where that is not stated (warned) */

@@ -342,5 +342,7 @@ void sg_predict_figures(sg_predict_work *w) {
     sg_limit_text(w, w->limit, p->limited_by_text, sizeof p->limited_by_text);
     const sg_virtual_report *r = &w->walked.report;
     p->device_busy_share = r->host_s > 0 ? fmin(1, r->device_busy_s / r->host_s) : 0;
+    p->device_evidence = sg_evidence_of(&w->machine, w->walked.device_by_log, r->device_busy_s);
+    p->host_evidence = sg_evidence_of(&w->machine, w->walked.host_by_log, r->host_busy_s);
     memory(w);
 }

@@ -42,7 +42,7 @@ static const sg_arg table[] = {
     {"--action-dim", "N", 'p', ARG_INT, AT(action_dim), 1, "width of an action"},
     {"--chunk-size", "N", 'p', ARG_INT, AT(chunk_size), 1, "actions predicted at once"},
     {"--precision", "P", 'n', ARG_TEXT, AT(precision), 0, "fp32, tf32, bf16 or fp16 (autocast), bf16-pure"},
-    {"--framework", "F", 'p', ARG_TEXT, AT(framework), 0, "pytorch-eager (default) or native"},
+    {"--framework", "F", 'p', ARG_TEXT, AT(framework), 0, "pytorch-eager (default), pytorch-compiled, pytorch-cuda-graphs, jax or native"},
     {"--accumulation", "N", 'p', ARG_INT, AT(accumulation), 1, "micro-steps per optimizer step"},
     {"--set", "KEY=VALUE", 'p', ARG_REPEAT, AT(set), 0, "any other key of the policy; may be repeated"},
     {"--config", "FILE", 'p', ARG_TEXT, AT(config), 0, "YAML or JSON with keys of the policy"},

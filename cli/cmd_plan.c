@@ -8,13 +8,14 @@
 #include <string.h>
 
 static json_t *json_offer(const sg_offer_answer *o) {
-    return json_pack("{s:s, s:s, s:i, s:s, s:s, s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:s, s:s, s:s, s:s, s:s}",
+    return json_pack("{s:s, s:s, s:i, s:s, s:s, s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:s, s:s, s:s, s:s, s:s, s:s, s:s}",
                      "provider", o->provider, "name", o->name, "gpus", o->gpus, "gpu", o->gpu, "machine", o->machine,
                      "batch", (json_int_t)o->batch, "steps", (json_int_t)o->steps, "fits", (int)o->fits, "step_s",
                      sg_json_figure(&o->step_s), "wall_clock_s", sg_json_figure(&o->wall_clock_s), "cost_usd",
                      sg_json_figure(&o->cost_usd), "device_bytes", sg_json_figure(&o->peak_bytes), "limited_by",
-                     o->limited_by, "evidence", sg_evidence_name(o->evidence), "price_date", o->price_date, "excluded",
-                     o->excluded, "command", o->command);
+                     o->limited_by, "evidence", sg_evidence_name(o->evidence), "device_evidence",
+                     sg_evidence_name(o->device_evidence), "host_evidence", sg_evidence_name(o->host_evidence),
+                     "price_date", o->price_date, "excluded", o->excluded, "command", o->command);
 }
 
 json_t *sg_json_plan(const sg_plan_answer *plan) {
@@ -51,15 +52,17 @@ static bool one_provider(const sg_plan_answer *plan) {
 }
 
 static void add_row(sg_table *table, const sg_offer_answer *o, bool with_provider) {
-    char gpu[96], name[112], batch[24];
+    char gpu[96], name[112], batch[24], evidence[48];
+    (void)snprintf(evidence, sizeof evidence, "%s, host %s", sg_evidence_name(o->device_evidence),
+                   sg_evidence_name(o->host_evidence));
     (void)snprintf(batch, sizeof batch, "%lld", (long long)o->batch);
     (void)snprintf(name, sizeof name, "%s%s%s", with_provider ? o->provider : "", with_provider ? " " : "", o->name);
     (void)snprintf(gpu, sizeof gpu, "%d x %s", o->gpus, o->gpu);
     sg_text steps = sg_show_count(o->steps), step = sg_show_seconds(o->step_s.value),
             peak = sg_show_bytes(o->peak_bytes.high);
     sg_text wall = range(&o->wall_clock_s, sg_show_duration), cost = range(&o->cost_usd, money);
-    const char *const row[] = {name,          o->gpus > 0 ? gpu : o->gpu,    steps.s, step.s, wall.s, cost.s, peak.s,
-                               o->limited_by, sg_evidence_name(o->evidence), batch};
+    const char *const row[] = {
+        name, o->gpus > 0 ? gpu : o->gpu, steps.s, step.s, wall.s, cost.s, peak.s, o->limited_by, evidence, batch};
     sg_table_row(table, row);
 }
 

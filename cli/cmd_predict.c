@@ -45,6 +45,8 @@ static json_t *json_prediction(const sg_prediction *p, const sg_request *r, cons
     (void)json_object_set_new(object, "optimizer_s", json_real(p->optimizer_s));
     (void)json_object_set_new(object, "exposed_sync_s", json_real(p->exposed_sync_s));
     (void)json_object_set_new(object, "device_busy_share", json_real(p->device_busy_share));
+    (void)json_object_set_new(object, "device_evidence", json_string(sg_evidence_name(p->device_evidence)));
+    (void)json_object_set_new(object, "host_evidence", json_string(sg_evidence_name(p->host_evidence)));
     (void)json_object_set_new(object, "fits", json_boolean(p->fits));
     (void)json_object_set_new(object, "limited_by", json_string(p->limited_by));
     (void)json_object_set_new(object, "limited_by_text", json_string(p->limited_by_text));
@@ -75,8 +77,8 @@ static void print_prediction(const sg_prediction *p, const sg_request *r, const 
     sg_show_figure("peak allocated", &p->peak_allocated_bytes, sg_show_bytes);
     sg_show_figure("peak reserved", &p->peak_reserved_bytes, sg_show_bytes);
     sg_show_figure("device memory in use", &p->device_bytes, sg_show_bytes);
-    if (args->cuda_graph)
-        printf("\nThe update is captured and replayed; the device is busy %.0f %% of it.\n",
+    if (p->captured)
+        printf("\nThe update is dispatched as one, captured or compiled whole; the device is busy %.0f %% of it.\n",
                100 * p->device_busy_share);
     else
         printf("\nOf the update: forward %s, backward %s, optimizer %s, exposed sync %s; the device is busy %.0f %% of "

@@ -121,6 +121,11 @@ static sg_code load_machine(const sg_args *a, int index, sg_machine *machine, sg
 
 sg_code sg_device_choose_host(const sg_args *a, sg_framework framework, int index, sg_device_choice *choice,
                               sg_status *status) {
+    if (!sg_framework_runs(framework))
+        return sg_fail(status, SG_BAD_INPUT,
+                       "--framework %s: its steps can be predicted (stepgauge predict, plan), not run by this program: "
+                       "measure pytorch-eager, with --cuda-graph where the update is to be captured, or native",
+                       sg_framework_name(framework));
     if (choice->device_class != SG_DEVICE_CLASS_CUDA) return SG_OK;
     bool emulated = a->host ? strcmp(a->host, "emulated") == 0 : framework == SG_FRAMEWORK_PYTORCH_EAGER;
     if (!emulated) return SG_OK;

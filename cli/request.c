@@ -112,7 +112,13 @@ static sg_code framework_of(const sg_args *a, sg_framework *framework, sg_status
         }
     }
     const char *near = sg_nearest(a->framework, known, SG_FRAMEWORK_COUNT);
-    return sg_fail(status, SG_BAD_INPUT, "--framework '%.64s': known are pytorch-eager and native%s%s%s", a->framework,
+    char list[SG_FRAMEWORK_COUNT * 24] = "";
+    size_t at = 0;
+    for (int i = 0; i < SG_FRAMEWORK_COUNT && at < sizeof list; i++) {
+        int n = snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", known[i]);
+        at += n > 0 ? (size_t)n : 0;
+    }
+    return sg_fail(status, SG_BAD_INPUT, "--framework '%.64s': known are %s%s%s%s", a->framework, list,
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 

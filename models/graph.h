@@ -27,6 +27,7 @@ typedef struct sg_profile {
     bool fused_optimizer;   /* ADAMW */
     bool int64_pool_index;
     bool unused_results; /* results that nobody reads are computed all the same */
+    bool reads_losses;   /* the forward reads its losses for the log, one by one (.item()) */
     /* Keep for the backward what PyTorch 1.13 keeps and 2.15 does not: the square in a hand-written RMS norm beside its
      * input, what a result that nobody reads was made from while a local names it, a copy of fused attention's output. The
      * sizing sheets and the memory that SmolVLA's training logs show (19.9 to 20.6 GiB at batch 64) have these. */
@@ -40,6 +41,11 @@ typedef struct sg_profile {
     sg_compute compute_f32;      /* how fp32 matrix products are formed: F32, TF32 */
     sg_compute compute_conv_f32; /* how fp32 convolutions are formed */
 } sg_profile;
+/* Calls are lowered one by one, as eager mode runs them. What a framework's compiler or a captured graph makes of the same
+ * calls is a matter of its numbers (configs/frameworks/), but for results that nobody reads, which a compiler leaves out. */
+static inline bool sg_by_call(const sg_profile *profile) {
+    return profile->framework != SG_FRAMEWORK_NATIVE;
+}
 sg_profile sg_profile_make(sg_framework framework, sg_device_class device_class);
 /* How a matrix product or convolution of operands of this dtype is formed. */
 sg_compute sg_compute_of(const sg_profile *profile, sg_dtype dtype, bool convolution);

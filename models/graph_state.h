@@ -247,7 +247,7 @@ static inline sg_dtype sg_graph_dtype(const sg_graph *g, sg_tid x) {
     return (sg_dtype)g->tensors.at[x].desc.dtype;
 }
 static inline bool sg_graph_eager(const sg_graph *g) {
-    return g->profile.framework == SG_FRAMEWORK_PYTORCH_EAGER;
+    return sg_by_call(&g->profile);
 }
 /* A 0-dim buffer of the root module that programs may write. */
 sg_tid sg_graph_scalar(sg_graph *g, const char *name, sg_dtype dtype, double value);

@@ -4,7 +4,9 @@
 #include <stdio.h>
 
 sg_profile sg_profile_make(sg_framework framework, sg_device_class device_class) {
-    bool eager = framework == SG_FRAMEWORK_PYTORCH_EAGER, cuda = device_class == SG_DEVICE_CLASS_CUDA;
+    bool eager = framework != SG_FRAMEWORK_NATIVE, cuda = device_class == SG_DEVICE_CLASS_CUDA;
+    bool whole = framework == SG_FRAMEWORK_JAX; /* the step is one compiled program, optimizer and all */
+    bool compiled = whole || framework == SG_FRAMEWORK_PYTORCH_COMPILED;
     return (sg_profile){
         .framework = framework,
         .device_class = device_class,
@@ -12,10 +14,11 @@ sg_profile sg_profile_make(sg_framework framework, sg_device_class device_class)
         .fused_norms = !eager,
         .fused_activation = !eager,
         .fused_attention = true,
-        .foreach_optimizer = eager && cuda,
-        .fused_optimizer = !eager,
+        .foreach_optimizer = eager && cuda && !whole,
+        .fused_optimizer = !eager || whole,
         .int64_pool_index = eager,
-        .unused_results = eager,
+        .unused_results = eager && !compiled,
+        .reads_losses = eager && !whole,
         .keeps_more = eager && cuda,
         .composed_silu = eager && cuda,
         .float_dtype = SG_F32,

@@ -80,9 +80,20 @@ const char *sg_framework_name(sg_framework framework) {
     switch (framework) {
     case SG_FRAMEWORK_PYTORCH_EAGER: return "pytorch-eager";
     case SG_FRAMEWORK_NATIVE: return "native";
+    case SG_FRAMEWORK_PYTORCH_COMPILED: return "pytorch-compiled";
+    case SG_FRAMEWORK_PYTORCH_CUDA_GRAPHS: return "pytorch-cuda-graphs";
+    case SG_FRAMEWORK_JAX: return "jax";
     case SG_FRAMEWORK_COUNT: break;
     }
     return "unknown";
+}
+
+bool sg_framework_captures(sg_framework framework) {
+    return framework == SG_FRAMEWORK_PYTORCH_CUDA_GRAPHS || framework == SG_FRAMEWORK_JAX;
+}
+
+bool sg_framework_runs(sg_framework framework) {
+    return framework == SG_FRAMEWORK_PYTORCH_EAGER || framework == SG_FRAMEWORK_NATIVE;
 }
 
 const sg_family *sg_families(size_t *count) {

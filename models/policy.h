@@ -5,11 +5,22 @@
 #include "models/training.h"
 
 /* Lowering profile: structure half of a framework (the numbers half is configs/frameworks/). */
-typedef enum sg_framework { SG_FRAMEWORK_PYTORCH_EAGER, SG_FRAMEWORK_NATIVE, SG_FRAMEWORK_COUNT } sg_framework;
+typedef enum sg_framework {
+    SG_FRAMEWORK_PYTORCH_EAGER,
+    SG_FRAMEWORK_NATIVE,
+    SG_FRAMEWORK_PYTORCH_COMPILED,    /* torch.compile of the policy; optimizer and exchange as in eager mode */
+    SG_FRAMEWORK_PYTORCH_CUDA_GRAPHS, /* eager mode's kernels, the update captured and replayed */
+    SG_FRAMEWORK_JAX,                 /* the whole step compiled and dispatched as one */
+    SG_FRAMEWORK_COUNT
+} sg_framework;
 typedef enum sg_device_class { SG_DEVICE_CLASS_CUDA, SG_DEVICE_CLASS_CPU } sg_device_class;
 
-/* "pytorch-eager", "native" */
+/* "pytorch-eager", "native", "pytorch-compiled", "pytorch-cuda-graphs", "jax" */
 const char *sg_framework_name(sg_framework framework);
+/* The update is dispatched as one: captured and replayed, or compiled whole. */
+bool sg_framework_captures(sg_framework framework);
+/* This program's devices can run a step as the framework does; false: it can only be predicted. */
+bool sg_framework_runs(sg_framework framework);
 
 /* A configuration key of a policy; LeRobot's (or rsl_rl's) name where it has one. */
 typedef enum sg_key_type { SG_KEY_INT, SG_KEY_REAL, SG_KEY_BOOL, SG_KEY_TEXT, SG_KEY_INT_LIST } sg_key_type;

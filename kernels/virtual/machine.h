@@ -105,9 +105,14 @@
     X(FACTOR_OPTIMIZER, "factor_optimizer", "", "framework factor")                                                    \
     X(FACTOR_LOW_PRECISION, "factor_low_precision", "",                                                                \
       "of products in bf16 and fp16, beside the factor of their class")                                                \
+    X(FUSED_BYTES, "fused_bytes", "",                                                                                  \
+      "time of element-wise ops, norms, softmax, copies, sums and draws / one by one: what fusion leaves; the "        \
+      "framework's")                                                                                                   \
     X(HOST_OP_S, "host_op_s", "s", "host time per forward op of the framework")                                        \
     X(HOST_BACKWARD, "host_backward_multiple", "", "backward op / forward op")                                         \
     X(HOST_VIEW, "host_view_multiple", "", "forward view / forward op")                                                \
+    X(HOST_KEPT, "host_kept", "",                                                                                      \
+      "host time of the policy's calls / in eager mode: what compiling them leaves; the framework's")                  \
     X(HOST_OPTIMIZER_OPS, "host_optimizer_ops", "", "optimizer bookkeeping per tensor / forward op")                   \
     X(HOST_OPTIMIZER_S, "host_optimizer_s", "s", "optimizer bookkeeping per step")                                     \
     X(HOST_SYNC_S, "host_sync_s", "s", "one blocking read, beyond waiting")                                            \

@@ -86,6 +86,12 @@ sg_code sg_price_needs_product(const sg_machine *machine, const sg_op *op, sg_st
     return code;
 }
 
+/* Classes whose ops a compiler joins with their neighbours. */
+static bool fuses(sg_op_class cls) {
+    return cls == SG_CLASS_ELEMENTWISE || cls == SG_CLASS_NORM || cls == SG_CLASS_SOFTMAX || cls == SG_CLASS_COPY ||
+           cls == SG_CLASS_REDUCE || cls == SG_CLASS_RANDOM;
+}
+
 /* Applies what measured shapes tell of ops in steps, and the framework factor; NULL gradient: not wanted. */
 static sg_code finish(const sg_machine *machine, const sg_op *op, bool in_step, const sg_priced *t, double *seconds,
                       double *gradient, sg_status *status) {
@@ -98,11 +104,14 @@ static sg_code finish(const sg_machine *machine, const sg_op *op, bool in_step, 
     }
     bool low = sg_machine_low_precision(op);
     if (low) f *= machine->p[SG_M_FACTOR_LOW_PRECISION].value;
+    bool fused = fuses(cls);
+    if (fused) f *= machine->p[SG_M_FUSED_BYTES].value;
     *seconds = t->seconds * f;
     if (gradient) {
         for (int i = 0; i < SG_M_COUNT; i++) gradient[i] = t->by_log[i] * f;
         gradient[factor] += t->seconds * f;
         if (low) gradient[SG_M_FACTOR_LOW_PRECISION] += t->seconds * f;
+        if (fused) gradient[SG_M_FUSED_BYTES] += t->seconds * f;
     }
     if (isfinite(*seconds)) return SG_OK;
     return sg_fail(status, SG_NO, "pricing %s on machine %s: %s or another rate is zero",

@@ -26,6 +26,11 @@ static sg_machine_id multiple_of(int host_class) {
     }
 }
 
+/* What compiling the policy can save; the optimizer's bookkeeping and blocking reads stay outside. */
+static bool is_of_policy(int host_class) {
+    return host_class == SG_HOST_OP_FORWARD || host_class == SG_HOST_OP_BACKWARD || host_class == SG_HOST_VIEW_FORWARD;
+}
+
 sg_code sg_price_host(const sg_machine *m, int host_class, sg_priced *price, sg_status *status) {
     if (host_class < 0 || host_class > SG_HOST_CLASS_COUNT)
         return sg_fail(status, SG_BAD_INPUT, "host time on machine %s: unknown class %d", m->name, host_class);
@@ -42,6 +47,11 @@ sg_code sg_price_host(const sg_machine *m, int host_class, sg_priced *price, sg_
     if (multiple < SG_M_COUNT) {
         price->seconds *= m->p[multiple].value;
         price->by_log[multiple] = price->seconds;
+    }
+    if (is_of_policy(host_class)) {
+        price->seconds *= m->p[SG_M_HOST_KEPT].value;
+        if (multiple < SG_M_COUNT) price->by_log[multiple] = price->seconds;
+        price->by_log[SG_M_HOST_KEPT] = price->seconds;
     }
     price->by_log[each] = price->seconds;
     return SG_OK;

@@ -196,7 +196,7 @@ sg_tid sg_act_forward(sg_graph *g, void *policy) {
     sg_module_end(g);
     sg_module_begin(g, "loss");
     sg_tid loss = l1_loss(g, m, actions);
-    bool reads = sg_graph_profile(g)->unused_results; /* LeRobot's .item() for the log */
+    bool reads = sg_graph_profile(g)->reads_losses; /* LeRobot's .item() for the log */
     if (reads) sg_wait(g, loss);
     if (m->use_vae) {
         sg_tid kl = kl_loss(g, mean, log_variance);

@@ -37,7 +37,7 @@ static sg_tid stack_cameras(sg_graph *g, const sg_diffusion *m) {
 /* -> features [b, o, n f] */
 static sg_tid encode_separately(sg_graph *g, const sg_diffusion *m) {
     sg_tid part[SG_LIMIT_CAMERAS], row[SG_LIMIT_CAMERAS];
-    bool eager = sg_graph_profile(g)->framework == SG_FRAMEWORK_PYTORCH_EAGER;
+    bool eager = sg_by_call(sg_graph_profile(g));
     int64_t images = m->batch * m->observations;
     for (int64_t i = 0; i < m->cameras; i++) row[i] = m->image[i];
     if (eager) {

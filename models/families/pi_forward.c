@@ -223,7 +223,7 @@ static sg_tid join(sg_graph *g, sg_tid prefix, sg_tid suffix) {
 /* ---- loss ---- */
 
 static sg_tid loss_of(sg_graph *g, const sg_pi *m, sg_tid losses) {
-    bool reads = sg_graph_profile(g)->unused_results; /* LeRobot's loss per dimension and .item() for the log */
+    bool reads = sg_graph_profile(g)->reads_losses; /* LeRobot's loss per dimension and .item() for the log */
     sg_module_begin(g, "loss");
     losses = sg_slice(g, losses, 2, 0, m->action);
     if (reads) sg_wait(g, sg_reduce(g, SG_FN_MEAN, losses, 3, false));
@@ -249,7 +249,7 @@ sg_tid sg_pi_forward(sg_graph *g, void *policy) {
     l.x[SUFFIX] = sg_to(g, suffix.embedded, m->dtype);
     l.x[PREFIX] = sg_to(g, prefix.embedded, m->dtype);
     sg_tid valid = join(g, prefix.valid, suffix.valid), starts = join(g, prefix.starts, suffix.starts);
-    bool additive = sg_graph_profile(g)->framework == SG_FRAMEWORK_PYTORCH_EAGER;
+    bool additive = sg_by_call(sg_graph_profile(g));
     sg_tid mask = sg_block_mask(g, starts, valid, additive), positions = sg_add_scalar(g, sg_cumsum(g, valid, 1), -1.0);
     l.attention = sg_gemma_attention_make(g, m->text_config.head, positions, mask);
     sg_tid out = sg_slice(g, run_stack(g, &l), 1, sg_pi_suffix(m) - m->chunk, m->chunk);

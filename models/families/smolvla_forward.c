@@ -224,7 +224,7 @@ static void report(sg_graph *g, sg_tid losses) {
 }
 
 static sg_tid loss_of(sg_graph *g, const sg_smolvla *m, sg_tid losses) {
-    bool reads = sg_graph_profile(g)->unused_results; /* LeRobot's .item() for the log */
+    bool reads = sg_graph_profile(g)->reads_losses; /* LeRobot's .item() for the log */
     sg_module_begin(g, "loss");
     if (reads) report(g, losses);
     sg_tid valid = sg_unsqueeze(g, sg_unary(g, SG_FN_NOT, m->padding, 0, 0), -1);

@@ -53,7 +53,7 @@ static sg_tid gated_mlp(sg_graph *g, const sg_decoder_layer *layer, sg_tid x) {
 }
 
 sg_tid sg_decoder_finish(sg_graph *g, const sg_decoder_layer *layer, sg_tid x, sg_tid attended) {
-    bool eager = sg_graph_profile(g)->framework == SG_FRAMEWORK_PYTORCH_EAGER;
+    bool eager = sg_by_call(sg_graph_profile(g));
     sg_module_begin(g, "%s", layer->name);
     sg_module_begin(g, "self_attn");
     sg_tid out = sg_linear_apply(g, &layer->out, sg_to(g, attended, layer->dtype));

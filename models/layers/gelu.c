@@ -24,6 +24,6 @@ sg_tid sg_activation_apply(sg_graph *g, sg_activation activation, sg_tid x) {
     case SG_ACTIVATION_RELU: return sg_relu(g, x, false);
     case SG_ACTIVATION_GELU_NEW: break;
     }
-    if (sg_graph_profile(g)->framework == SG_FRAMEWORK_PYTORCH_EAGER) return gelu_new(g, x);
+    if (sg_by_call(sg_graph_profile(g))) return gelu_new(g, x);
     return sg_unary(g, SG_FN_GELU_TANH, x, 0, 0);
 }

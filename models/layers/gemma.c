@@ -4,7 +4,7 @@
 static const double norm_eps = 1e-6; /* Gemma */
 
 static bool is_eager(const sg_graph *g) {
-    return sg_graph_profile(g)->framework == SG_FRAMEWORK_PYTORCH_EAGER;
+    return sg_by_call(sg_graph_profile(g));
 }
 
 /* ---- norms ---- */

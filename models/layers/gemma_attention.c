@@ -10,7 +10,7 @@ static const double wavelength = 10000.0;   /* Gemma's rope_theta */
 static const double masked = -2.3819763e38; /* openpi: OPENPI_ATTENTION_MASK_VALUE */
 
 static bool is_eager(const sg_graph *g) {
-    return sg_graph_profile(g)->framework == SG_FRAMEWORK_PYTORCH_EAGER;
+    return sg_by_call(sg_graph_profile(g));
 }
 
 /* wavelength^(-2 i / head); the power of a constant is an exponential of a multiple. */

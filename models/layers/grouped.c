@@ -43,7 +43,7 @@ sg_tid sg_grouped_attention(sg_graph *g, sg_tid q, sg_tid k, sg_tid v, sg_tid ma
     k = repeat_heads(g, &n, k);
     v = repeat_heads(g, &n, v);
     if (sg_graph_failed(g)) return SG_NO_TENSOR;
-    bool eager = sg_graph_profile(g)->framework == SG_FRAMEWORK_PYTORCH_EAGER;
+    bool eager = sg_by_call(sg_graph_profile(g));
     sg_tid out = eager ? attend_composed(g, &n, q, k, v, mask) : attend_fused(g, q, k, v, mask);
     return sg_reshape(g, out, 3, (int64_t[]){n.batch, n.queries, n.heads * n.head});
 }

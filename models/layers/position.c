@@ -50,7 +50,7 @@ sg_tid sg_sine_position_2d(sg_graph *g, sg_tid like, int64_t width) {
 /* ---- time ---- */
 
 sg_tid sg_time_embedding(sg_graph *g, sg_tid time, int64_t width, double min_period, double max_period) {
-    bool wide = sg_graph_profile(g)->framework == SG_FRAMEWORK_PYTORCH_EAGER;
+    bool wide = sg_by_call(sg_graph_profile(g));
     sg_dtype dtype = wide ? SG_F64 : sg_float(g);
     int64_t half = width / 2;
     double step = half > 1 ? 1.0 / (double)(half - 1) : 0.0;

@@ -19,7 +19,7 @@ static void table(sg_graph *g, sg_rotary *rotary) {
 }
 
 static bool rebuilds(const sg_graph *g) {
-    return sg_graph_profile(g)->framework == SG_FRAMEWORK_PYTORCH_EAGER;
+    return sg_by_call(sg_graph_profile(g));
 }
 
 sg_rotary sg_rotary_make(sg_graph *g, sg_tid positions, int64_t head) {
