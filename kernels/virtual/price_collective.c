@@ -60,7 +60,7 @@ static void add_rate(sg_priced *t, const sg_machine *m, sg_machine_id id, double
 
 static void scale(sg_priced *t, double by) {
     t->seconds *= by;
-    for (int i = 0; i < SG_M_COUNT; i++) t->by_log[i] *= by;
+    for (int i = SG_M_COLLECTIVE_BUSBW; i <= SG_M_NETWORK_LATENCY_S; i++) t->by_log[i] *= by; /* no others */
 }
 
 /* Factor (S / 1 GiB)^(power - 1), no less than a bandwidth of 1 GiB grants beyond it. */

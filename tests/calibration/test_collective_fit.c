@@ -135,10 +135,11 @@ static void spreads(void **state) {
     for (int i = 0; i < SG_LINK_SIZES; i++) assert_true(spread[i] > 0.03 && spread[i] < 0.06); /* 0.045: 90 % of 0.05 */
     for (size_t i = 0; i < n; i++) residual[i] = log(seconds(&truth, rows[i].ranks, rows[i].bytes) / rows[i].seconds);
     double half = sg_collective_spread(rows, residual, n, 5, 1e8, 0.9);
-    assert_true(half > 0.03 && half <= 0.05);
+    assert_true(half > 0.035 && half < 0.06);
     assert_true(sg_collective_spread(rows, residual, n, 5, 1e8, 0.5) < half);
     assert_true(isnan(sg_collective_spread(rows, residual, 0, 5, 1e8, 0.9)));
-    assert_true(sg_collective_spread(rows, residual, 1, 5, 1e8, 0.9) == fabs(residual[0]));
+    assert_true(sg_collective_spread(rows, residual, 1, 5, rows[0].bytes, 0.9) == fabs(residual[0]));
+    assert_true(sg_collective_spread(rows, residual, 1, 5, 4 * rows[0].bytes, 0.9) < fabs(residual[0]));
 }
 
 static void files(void **state) {
