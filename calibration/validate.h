@@ -64,7 +64,6 @@ typedef struct sg_validate_options {
     /* Rows of the left-out device that its calibration may see (30 or 10 in docs/accuracy.md); these rows are not scored.
      * 0: none. With SG_LEFT_OUT_ROWS: each fold is fitted to this many rows and the prior alone. */
     int calibration_rows;
-    const char *kernels_path; /* kernel rows that steps may use for fits, or NULL */
 } sg_validate_options;
 
 /* Fold of a row: a hash of its key and of nothing else, so that it does not depend on the order of a file. */

@@ -84,6 +84,7 @@ static const sg_arg table[] = {
     {"--reports", "FILE..", 'x', ARG_FILES, AT(reports), 0, "CSV of trainings as people reported them"},
     {"--kernels", "FILE..", 'v', ARG_FILES, AT(kernels), 0, "CSV of kernel times"},
     {"--steps", "FILE..", 'v', ARG_FILES, AT(step_files), 0, "CSV of whole training and inference steps"},
+    {"--parallel", "FILE..", 'v', ARG_FILES, AT(parallel), 0, "CSV of training steps over several GPUs"},
     {"--configs", "FILE", 'v', ARG_TEXT, AT(step_configs), 0,
      "CSV of the models of --steps (default: those that ship)"},
     {"--cross-validate", "[rows|devices]", 'v', ARG_LEFT_OUT, AT(cross_validate), 0,

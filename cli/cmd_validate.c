@@ -50,6 +50,12 @@ static sg_code steps(const sg_csv_table *table, const sg_args *args, const sg_va
     return code;
 }
 
+static sg_code parallel(const sg_csv_table *table, const sg_args *args, const sg_validate_options *options,
+                        sg_validation *into, sg_status *status) {
+    (void)args;
+    return sg_validate_parallel(table, options, into, status);
+}
+
 static sg_code reports(const sg_csv_table *table, const sg_args *args, const sg_validate_options *options,
                        sg_validation *into, sg_status *status) {
     (void)args;
@@ -59,6 +65,7 @@ static sg_code reports(const sg_csv_table *table, const sg_args *args, const sg_
 static const kind kinds[] = {
     {offsetof(sg_args, kernels), {"memory_bound.csv"}, kernels},
     {offsetof(sg_args, step_files), {"transformers.csv"}, steps},
+    {offsetof(sg_args, parallel), {"gpt_a100_parallel.csv"}, parallel},
     {offsetof(sg_args, collectives), {"allreduce.csv"}, collectives},
     {offsetof(sg_args, reports), {"reports.csv"}, reports},
 };

@@ -25,9 +25,7 @@ static const sg_command commands[] = {
     {"plan", "plan POLICY --dataset D --epochs E [--budget USD] [--deadline H]",
      "Wall-clock, cost and ranked offers for a whole training",
      "stepgauge plan act --frames 45000 --epochs 5 --batch 8", "pnrwulj", sg_cmd_plan},
-    {"validate",
-     "validate [--kernels FILE..] [--steps FILE..] [--collectives FILE..] [--reports FILE..] [--cross-validate "
-     "[rows|devices]]",
+    {"validate", "validate [FILES] [--cross-validate [rows|devices]]",
      "How far the predictions are from published and field measurements",
      "stepgauge validate --collectives allreduce.csv.gz --cross-validate rows", "xvuj", sg_cmd_validate},
 };

@@ -166,7 +166,8 @@ sg_code sg_validating_print(const sg_validating *v, bool markdown, sg_status *st
         line(&to, header);
         printf("|---|--:|--:|--:|--:|--:|--:|--:|--:|\n");
     }
-    for (size_t i = 0; i < v->n_summaries; i++) summary_line(&to, &v->summary[i]);
+    for (size_t i = 0; i < v->n_summaries; i++)
+        if (v->summary[i].n || !v->summary[i].part[0]) summary_line(&to, &v->summary[i]);
     if (to.table) sg_table_print(to.table);
     print_outside(v, markdown);
     return print_skipped(v, markdown, status);

@@ -102,6 +102,8 @@ static void shipped(void **state) {
     assert_true(real(collectives, "mean") < real(collectives, "roofline_mean"));
     assert_true(real(entry(root, "steps_train", "all"), "n") >= 5);
     assert_true(real(entry(root, "reports_step", "all"), "n") >= 5);
+    assert_true(real(entry(root, "parallel_dp", "all"), "n") >= 10);
+    assert_true(real(entry(root, "memory_bound", "all"), "n") >= 20);
     json_decref(root);
 }
 
@@ -171,6 +173,8 @@ static void refusals(void **state) {
             "the columns \"ranks\", \"bytes\", \"time_us\" are missing");
     refused(sg_stepgauge("validate", "--steps", other, NULL), "missing");
     refused(sg_stepgauge("validate", "--reports", other, NULL), "missing");
+    refused(sg_stepgauge("validate", "--parallel", other, NULL), "missing");
+    refused(sg_stepgauge("validate", "--kernels", good, NULL), "missing");
     refused(sg_stepgauge("validate", "--steps", other, "--configs", other, NULL), "missing");
     refused(sg_stepgauge("validate", "--collectives", "/nowhere/x.csv", NULL), "/nowhere/x.csv");
     refused(sg_stepgauge("validate", "--collectives", good, other, NULL), "other.csv");

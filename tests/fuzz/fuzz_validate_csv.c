@@ -41,6 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         sg_validation v = {0};
         (void)sg_validate_collectives(&table, &options, &v, &status);
         (void)sg_validate_memory_bound(&table, &options, &v, &status);
+        (void)sg_validate_parallel(&table, &options, &v, &status);
         (void)sg_validate_reports(&table, &options, &v, &status);
         (void)sg_validate_steps(&table, &table, &options, &v, &status);
         check(&v);
