@@ -12,7 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "calibration/config_dir.h"
 #include "calibration/figure.h"
+#include "calibration/kernel_fit_rows.h"
+#include "calibration/machine_file.h"
+#include "calibration/product_fit.h"
 #include "calibration/step_clock.h"
 
 /* Cards of this power throttle: P4, T4, L4. */
@@ -96,6 +100,61 @@ static sg_code learn_clocks(run *r, sg_status *status) {
     return code;
 }
 
+/* ---- GPUs whose kernels nobody has measured ------------------------------------------------------------------------------ */
+
+static bool listed(const sg_machine *machines, size_t n, const char *name) {
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(machines[i].name, name) == 0) return true;
+    return false;
+}
+
+/* Machines of the table but this one, each once; they stay their cases'. */
+static size_t other_machines(const run *r, const char *name, sg_machine *others) {
+    size_t n = 0;
+    for (size_t i = 0; i < r->cases.n; i++) {
+        const sg_step_case *one = &r->cases.items[i];
+        if (one->skipped[0] || strcmp(one->machine.name, name) == 0 || listed(others, n, one->machine.name)) continue;
+        others[n++] = one->machine;
+    }
+    return n;
+}
+
+/* What holds for any GPU, and what the other GPUs of the table say, in place of what was fitted to this one's kernels. */
+static void forget_kernels(const sg_machine *general, const sg_machine *others, size_t n, sg_machine *m) {
+    for (size_t i = 0; i < SG_PRODUCT_TERMS; i++) m->p[sg_product_term(i)] = general->p[sg_product_term(i)];
+    memcpy(m->tiles, general->tiles, sizeof m->tiles);
+    for (int kind = 0; kind < SG_ROW_KIND_COUNT; kind++) {
+        const sg_machine_id *ids;
+        size_t terms = sg_row_terms((sg_row_kind)kind, &ids);
+        for (size_t i = 0; i < terms; i++) m->p[ids[i]] = general->p[ids[i]];
+    }
+    m->covariance = NULL;
+    m->measured = NULL;
+    sg_row_prior_from(others, n, m);
+    static const sg_op_class as_elementwise[] = {SG_CLASS_COPY,      SG_CLASS_POOL,   SG_CLASS_REDUCE,
+                                                 SG_CLASS_EMBEDDING, SG_CLASS_RANDOM, SG_CLASS_OPTIMIZER};
+    for (size_t i = 0; i < sizeof as_elementwise / sizeof *as_elementwise; i++)
+        m->p[sg_machine_eff_of(as_elementwise[i])] = m->p[SG_M_EFF_ELEMENTWISE];
+}
+
+static sg_code forget_own_kernels(run *r, sg_status *status) {
+    char folder[SG_PATH_BYTES];
+    sg_machine general;
+    sg_machine_init(&general);
+    sg_code code = sg_config_dir(r->options->config_dir, folder, sizeof folder, status);
+    if (!code) code = sg_machine_prior_read("cuda", folder, &general, status);
+    sg_machine *others = code ? NULL : calloc(r->cases.n + 1, sizeof *others);
+    if (!code && !others) code = sg_fail_memory(status, r->cases.n * sizeof *others, "machines of a validation");
+    for (size_t i = 0; i < r->cases.n && !code; i++) {
+        if (r->cases.items[i].skipped[0]) continue;
+        size_t n = other_machines(r, r->cases.items[i].machine.name, others);
+        forget_kernels(&general, others, n, &r->machine[i]);
+    }
+    free(others);
+    sg_machine_clear(&general);
+    return code;
+}
+
 /* ---- rows ---------------------------------------------------------------------------------------------------------- */
 
 static sg_code predict_rows(run *r, sg_status *status) {
@@ -164,7 +223,8 @@ static sg_code run_all(run *r, sg_status *status) {
     if (!r->machine || !r->alone_s || !r->log_error || !r->seconds || !r->variance)
         return sg_fail_memory(status, n * sizeof *r->machine, "validating steps");
     for (size_t i = 0; i < r->cases.n; i++) r->machine[i] = r->cases.items[i].machine;
-    sg_code code = r->options->left_out == SG_LEFT_OUT_NOTHING ? SG_OK : learn_clocks(r, status);
+    sg_code code = r->options->left_out == SG_LEFT_OUT_DEVICES ? forget_own_kernels(r, status) : SG_OK;
+    if (!code && r->options->left_out != SG_LEFT_OUT_NOTHING) code = learn_clocks(r, status);
     if (!code) code = predict_rows(r, status);
     for (size_t i = 0; i < r->cases.n && !code; i++) code = add_row(r, i, status);
     return code;

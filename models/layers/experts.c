@@ -35,9 +35,14 @@ sg_experts sg_experts_make(sg_graph *g, const char *name, const sg_experts_confi
     return experts;
 }
 
-/* The chosen expert's probability [b, t, 1]. Beside it, what the router makes of its choice: one-hot vectors of the
- * experts, each token's place in its expert's queue, and whether that is within the capacity. */
-static sg_tid route(sg_graph *g, const sg_experts *experts, const sg_experts_config *config, sg_tid x) {
+typedef struct routed {
+    sg_tid probability; /* [b, t, 1]: of the chosen expert */
+    sg_tid chosen;      /* [b, t, experts]: 1 where a token goes to an expert, else 0 */
+} routed;
+
+/* Softmax over the experts; of its choice one-hot vectors, without the tokens whose place in their expert's queue is beyond the
+ * capacity. */
+static routed route(sg_graph *g, const sg_experts *experts, const sg_experts_config *config, sg_tid x) {
     const sg_desc d = *sg_desc_of(g, x);
     if (config->jitter > 0)
         x = sg_mul(g, x, sg_rand(g, sg_float(g), 3, d.size, 1 - config->jitter, 1 + config->jitter, 0));
@@ -46,9 +51,17 @@ static sg_tid route(sg_graph *g, const sg_experts *experts, const sg_experts_con
     sg_tid best = sg_reduce(g, SG_FN_MAX, p, 1u << 2, true);
     sg_tid chosen = sg_to(g, sg_binary(g, SG_FN_EQ, p, best, 0), sg_float(g));
     sg_tid within = sg_compare_scalar(g, SG_FN_LE, sg_cumsum(g, chosen, 1), (double)config->capacity);
-    (void)sg_mul(g, chosen, sg_to(g, within, sg_float(g)));
+    sg_tid mask = sg_mul(g, chosen, sg_to(g, within, sg_float(g)));
     sg_no_grad_end(g);
-    return sg_reduce(g, SG_FN_SUM, sg_mul(g, p, chosen), 1u << 2, true);
+    return (routed){sg_reduce(g, SG_FN_SUM, sg_mul(g, p, chosen), 1u << 2, true), mask};
+}
+
+/* Where in a mask [b, t] the tokens are (nonzero): their number, which the host reads, and the place of each. */
+static void find_tokens(sg_graph *g, sg_tid mask) {
+    sg_no_grad_begin(g);
+    sg_wait(g, sg_sum_all(g, mask));
+    (void)sg_cumsum(g, mask, 1);
+    sg_no_grad_end(g);
 }
 
 /* How the tokens of a sequence are spread: the first `chosen` experts get n each. */
@@ -71,24 +84,27 @@ static sg_tid rows_of(sg_graph *g, const spread *s, int64_t expert) {
 }
 
 static sg_tid visit(sg_graph *g, const sg_experts *experts, const sg_experts_config *config, const spread *s,
-                    int64_t index, sg_tid flat) {
-    sg_tid rows = rows_of(g, s, index), y = SG_NO_TENSOR;
-    sg_wait(g, rows);
+                    int64_t index, sg_tid chosen, sg_tid flat) {
+    sg_no_grad_begin(g);
+    sg_tid mask = sg_contiguous(g, sg_select(g, chosen, 2, index)), y = SG_NO_TENSOR;
+    sg_no_grad_end(g);
+    find_tokens(g, mask);
     if (index < s->chosen) {
         sg_module_begin(g, "experts.expert_%lld", (long long)index);
-        y = sg_expert_apply(g, &experts->expert[index], config, sg_embedding(g, flat, rows));
+        y = sg_expert_apply(g, &experts->expert[index], config, sg_embedding(g, flat, rows_of(g, s, index)));
         sg_module_end(g);
     }
-    sg_wait(g, rows);
+    find_tokens(g, mask);
     return y;
 }
 
-static sg_tid visit_experts(sg_graph *g, const sg_experts *experts, const sg_experts_config *config, sg_tid x) {
+static sg_tid visit_experts(sg_graph *g, const sg_experts *experts, const sg_experts_config *config, sg_tid chosen,
+                            sg_tid x) {
     const sg_desc d = *sg_desc_of(g, x);
     const spread s = spread_of(config, &d);
     sg_tid done[SG_EXPERTS_MAX], flat = sg_view(g, x, 2, (int64_t[]){s.batch * s.tokens, d.size[2]});
     for (int64_t i = 0; i < config->experts && !sg_graph_failed(g); i++) {
-        sg_tid y = visit(g, experts, config, &s, i, flat);
+        sg_tid y = visit(g, experts, config, &s, i, chosen, flat);
         if (i < s.chosen) done[i] = y;
     }
     if (sg_graph_failed(g)) return SG_NO_TENSOR;
@@ -101,8 +117,8 @@ static sg_tid visit_experts(sg_graph *g, const sg_experts *experts, const sg_exp
 sg_tid sg_experts_apply(sg_graph *g, const sg_experts *experts, const sg_experts_config *config, sg_tid x) {
     if (sg_graph_failed(g)) return SG_NO_TENSOR;
     sg_module_begin(g, "%s", experts->name);
-    sg_tid probability = route(g, experts, config, x);
-    sg_tid y = sg_mul(g, probability, visit_experts(g, experts, config, x));
+    routed r = route(g, experts, config, x);
+    sg_tid y = sg_mul(g, r.probability, visit_experts(g, experts, config, r.chosen, x));
     sg_module_end(g);
     return y;
 }
