@@ -73,6 +73,7 @@ static sg_code open_parts(sg_course *c, const sg_training *training, const sg_co
     if (!code) code = api->open(&(sg_device_options){.machine = &endless}, &c->device, status);
     if (code) return code;
     sg_virtual_record_on(c->device, c->tape);
+    sg_virtual_free_segments(c->device, !o->trimmed);
     if (ranks > 1) code = api->comm_create(c->device, &(sg_comm_options){.ranks = ranks}, &c->comm, status);
     if (!code && training->envs > 0) {
         sg_environment_options eo = {.env_step_s = 1, .envs = training->envs, .simulated = true};

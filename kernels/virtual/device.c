@@ -82,13 +82,17 @@ static sg_code segment_alloc(sg_device *d, uint64_t bytes, void **segment, sg_st
                        "take a smaller batch",
                        d->machine.name, (double)d->used_bytes / 0x1p30, (double)bytes / 0x1p30,
                        (double)d->limit_bytes / 0x1p30);
-    sg_code code = sg_virtual_host_work(d, SG_HOST_SEGMENT, 1, status);
+    sg_code code = d->free_segments ? SG_OK : sg_virtual_host_work(d, SG_HOST_SEGMENT, 1, status);
     if (code) return code;
     *segment = (void *)(uintptr_t)d->next_address; // NOLINT(performance-no-int-to-ptr)
     d->used_bytes += bytes;
     /* a gap behind each segment: an overrun cannot reach the next one */
     d->next_address += (bytes + 2 * SEGMENT_ALIGNMENT - 1) / SEGMENT_ALIGNMENT * SEGMENT_ALIGNMENT;
     return SG_OK;
+}
+
+void sg_virtual_free_segments(sg_device *device, bool are_free) {
+    device->free_segments = are_free;
 }
 
 static void segment_free(sg_device *d, void *segment, uint64_t bytes) {

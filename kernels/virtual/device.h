@@ -46,6 +46,7 @@ struct sg_graph_exec {
 
 struct sg_device {
     sg_machine machine; /* a copy of the values; the covariance stays with its owner */
+    bool free_segments; /* allocations take no time */
     sg_clocks clocks;
     size_t n_events, events_room, active_room;
     double host_s[SG_TAPE_HOST_DURATIONS]; /* NAN: not priced yet */

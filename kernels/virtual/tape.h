@@ -68,6 +68,8 @@ sg_code sg_tape_duration(sg_tape *tape, const sg_duration *duration, uint32_t *i
 /* While a tape is there, calls of the device go on it and its clocks stand still; what is prepared is not priced, so the
  * machine need state nothing. Ops that were launched must outlive the tape. NULL: clocks move again. */
 void sg_virtual_record_on(sg_device *device, sg_tape *tape);
+/* Whether allocations from the driver take no time: the second iteration of a walk still makes a few, later ones none. */
+void sg_virtual_free_segments(sg_device *device, bool are_free);
 /* Index on tapes, and in sg_replay.clocks.event. */
 size_t sg_virtual_event_index(const sg_event *event);
 

@@ -405,6 +405,6 @@ const sg_family sg_family_table[SG_FAMILY_COUNT] = {
     [SG_FAMILY_MEGATRON] = {.name = "megatron",
                             .summary = "GPT as Megatron-LM trains it, data-parallel (with --precision bf16-pure)",
                             KEYS(megatron_keys),
-                            .default_batch = 4,
+                            .default_batch = 8,
                             .default_precision = "fp32"},
 };
