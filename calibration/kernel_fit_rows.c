@@ -163,9 +163,14 @@ sg_code sg_fit_rows(const sg_kernel_row *const *rows, size_t n, const char *orig
                     sg_row_scatter *scatter, sg_status *status) {
     sg_row_scatter found = USUAL;
     sg_code code = sg_machine_covariance_make(machine, status);
-    work *w = code ? NULL : calloc(1, sizeof *w);
+    if (code) return code;
+    work *w = calloc(1, sizeof *w);
     sg_kernel_row *copy = n <= SIZE_MAX / sizeof *copy ? malloc((n ? n : 1) * sizeof *copy) : NULL;
-    if (!code && (!w || !copy)) code = sg_fail_memory(status, n * sizeof *copy, "the rows of a fit");
+    if (!w || !copy) {
+        free(copy);
+        free(w);
+        return sg_fail_memory(status, n * sizeof *copy, "the rows of a fit");
+    }
     for (int kind = 0; !code && kind < SG_ROW_KIND_COUNT; kind++) {
         *w = (work){.rows = copy, .trial = *machine};
         w->trial.covariance = NULL;
@@ -178,6 +183,18 @@ sg_code sg_fit_rows(const sg_kernel_row *const *rows, size_t n, const char *orig
     free(w);
     if (!code && scatter) *scatter = found;
     return code;
+}
+
+/* Shares of the bandwidth are fitted to the listed one, whose doubt is in theirs from then on. */
+static void fix_bandwidth(sg_machine *machine) {
+    sg_machine_parameter *p = &machine->p[SG_M_BANDWIDTH];
+    p->log_sd = 0;
+    p->group = 0;
+    p->evidence = SG_EVIDENCE_CALIBRATED;
+    (void)snprintf(p->source, sizeof p->source, "nominal: what is fitted is relative to it");
+    for (size_t j = 0; j < SG_M_COUNT; j++)
+        machine->covariance[(size_t)SG_M_BANDWIDTH * SG_M_COUNT + j] =
+            machine->covariance[j * SG_M_COUNT + (size_t)SG_M_BANDWIDTH] = 0;
 }
 
 static void widen_for_steps(sg_machine *machine) {
@@ -222,7 +239,10 @@ sg_code sg_fit_kernel_rows(const sg_csv_table *table, const char *device, sg_mac
                        device ? device : "any");
     else
         code = sg_fit_rows(at, n, origin, machine, NULL, status);
-    if (!code) widen_for_steps(machine);
+    if (!code) {
+        if (machine->p[SG_M_EFF_ELEMENTWISE].evidence < SG_EVIDENCE_DATA_SHEET) fix_bandwidth(machine);
+        widen_for_steps(machine);
+    }
     free(rows);
     free((void *)at);
     return code;

@@ -67,14 +67,14 @@ static occupancy occupancy_of(const sg_machine *machine, const shape *s) {
     double share = wave_share_of(machine), units = machine->units;
     best.factor = INFINITY;
     for (int t = 0; t < TILES; t++)
-        for (double parts = 1; parts <= MOST_PARTS; parts *= 2) {
-            if (parts > 1 && s->k < parts * LEAST_PART) break;
+        for (int parts = 1; parts <= MOST_PARTS; parts *= 2) {
+            if (parts > 1 && s->k < (double)parts * LEAST_PART) break;
             double x = parts * ceil(s->m / tiles[t].rows) * ceil(s->n / tiles[t].columns) / units;
             double waves = share * ceil(x) + (1 - share) * fmax(x, 1);
             double factor = waves * units * tiles[t].rows * tiles[t].columns * tiles[t].cost / (parts * s->m * s->n);
             /* the sum over parts is small beside what fewer idle SMs save; without need none are made */
             if (factor >= best.factor * (parts > 1 ? 0.95 : 1)) continue;
-            best = (occupancy){factor, share * (ceil(x) - fmax(x, 1)) / waves, parts};
+            best = (occupancy){factor, share * (ceil(x) - fmax(x, 1)) / waves, (double)parts};
         }
     return best;
 }

@@ -63,15 +63,13 @@ static size_t make_rows(const sg_machine *m, size_t n, double log_sd, size_t odd
     size_t made = 0;
     for (size_t i = 0; i < n * N_OPS; i++) {
         /* through the reader, as a table's rows are */
-        char text[160];
+        char op_text[16], row_text[32], text[32];
         int64_t columns = 64 + (int64_t)(draw(&state) % 20000),
                 count = (int64_t)(4e6 + (double)(draw(&state) % 100) * 2e6);
-        (void)snprintf(text, sizeof text, "%ld", (long)columns);
-        char *cells[] = {"device", "op", "rows", "cols", "latency_ms", "Made", (char *)(uintptr_t)ops[i % N_OPS],
-                         NULL,     text, "1"};
-        char row_text[32];
+        (void)snprintf(op_text, sizeof op_text, "%s", ops[i % N_OPS]);
         (void)snprintf(row_text, sizeof row_text, "%ld", (long)(count / columns));
-        cells[7] = row_text;
+        (void)snprintf(text, sizeof text, "%ld", (long)columns);
+        char *cells[] = {"device", "op", "rows", "cols", "latency_ms", "Made", op_text, row_text, text, "1"};
         sg_csv_table one = {.n_columns = 5, .n_rows = 1, .cells = cells};
         assert_null(sg_kernel_row_read(&one, 0, &rows[made]));
         double seconds;

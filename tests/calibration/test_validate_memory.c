@@ -50,6 +50,7 @@ static made *make_table(size_t *n) {
         sg_machine m;
         char sheet[64];
         sg_status status = {0};
+        sg_machine_init(&m);
         if (sg_machine_name_find(CONFIGS, devices[d], sheet, sizeof sheet, &status) ||
             sg_machine_load(sheet, CONFIGS, &m, &status))
             fail_msg("%s", status.text);
@@ -58,12 +59,12 @@ static made *make_table(size_t *n) {
             made *r = &rows[(*n)++];
             *r = (made){.device = devices[d], .op = ops[i % OPS], .columns = 200 + (int64_t)(draw(&state) % 9000)};
             r->rows = (int64_t)(5e6 + (double)(draw(&state) % 1000) * 1e5) / r->columns;
-            char text[4][32];
+            char text[4][64];
             (void)snprintf(text[0], sizeof text[0], "%ld", (long)r->rows);
             (void)snprintf(text[1], sizeof text[1], "%ld", (long)r->columns);
-            char *cells[] = {
-                "device", "op",    "rows", "cols", "latency_ms", (char *)(uintptr_t)r->device, (char *)(uintptr_t)r->op,
-                text[0],  text[1], "1"};
+            (void)snprintf(text[2], sizeof text[2], "%s", r->device);
+            (void)snprintf(text[3], sizeof text[3], "%s", r->op);
+            char *cells[] = {"device", "op", "rows", "cols", "latency_ms", text[2], text[3], text[0], text[1], "1"};
             sg_csv_table one = {.n_columns = 5, .n_rows = 1, .cells = cells};
             sg_kernel_row row;
             double seconds;
@@ -226,7 +227,8 @@ static void test_skipped(void **state) {
     assert_true(!v.rows[0].skipped[0] && !v.rows[1].skipped[0]);
     sg_validation_clear(&v);
     sg_csv_table table = table_of(NULL, 0, "x,y,1,1,1\n");
-    table.cells[1] = (char *)(uintptr_t) "operation";
+    char other[] = "operation";
+    table.cells[1] = other;
     sg_status status = {0};
     sg_validate_options options = {.config_dir = CONFIGS};
     assert_int_equal(sg_validate_memory_bound(&table, &options, &v, &status), SG_BAD_INPUT);

@@ -31,6 +31,7 @@ static sg_machine whole_machine(void) {
     m.l2_bytes = 32e6;
     for (int i = 0; i < SG_M_COUNT; i++) m.p[i].value = 0.8 + 0.001 * i;
     m.p[SG_M_BANDWIDTH].value = 1e12;
+    m.p[SG_M_FUSED_BYTES].value = 1;
     m.p[SG_M_KERNEL_FLOOR_S].value = 2e-6;
     m.p[SG_M_EVENT_ELEMENTWISE_S].value = 17e-6;
     m.p[SG_M_EVENT_NORM_S].value = 40e-6;
