@@ -14,7 +14,7 @@ static const sg_row_scatter USUAL = {{0.008, 0.042, 0.048}};
 /* No kernel is timed better than this from one run to the next. */
 static const double LEAST_SCATTER = 0.002;
 /* A table fixes the shape of a formula, not the machine that a step meets: other clocks, other neighbours in the cache. */
-static const double LEAST_LOG_SD = 0.01;
+static const double STEP_LOG_SD = 0.03;
 
 enum { MOST_TERMS = 16 };
 
@@ -204,8 +204,19 @@ static void widen_for_steps(sg_machine *machine) {
         for (size_t i = 0; i < n; i++) {
             sg_machine_parameter *p = &machine->p[ids[i]];
             if (p->evidence >= SG_EVIDENCE_DATA_SHEET) continue;
-            p->log_sd = hypot(p->log_sd, LEAST_LOG_SD);
-            machine->covariance[(size_t)ids[i] * SG_M_COUNT + (size_t)ids[i]] += LEAST_LOG_SD * LEAST_LOG_SD;
+            p->log_sd = hypot(p->log_sd, STEP_LOG_SD);
+            machine->covariance[(size_t)ids[i] * SG_M_COUNT + (size_t)ids[i]] += STEP_LOG_SD * STEP_LOG_SD;
+        }
+    }
+}
+
+void sg_row_doubt_of_kernels(sg_machine *machine) {
+    for (int kind = 0; kind < SG_ROW_KIND_COUNT; kind++) {
+        const sg_machine_id *ids;
+        size_t n = sg_row_terms((sg_row_kind)kind, &ids);
+        for (size_t i = 0; i < n; i++) {
+            double *log_sd = &machine->p[ids[i]].log_sd;
+            *log_sd = sqrt(fmax(0, *log_sd * *log_sd - STEP_LOG_SD * STEP_LOG_SD));
         }
     }
 }

@@ -23,6 +23,10 @@ sg_code sg_fit_kernel_rows(const sg_csv_table *rows, const char *device, sg_mach
 sg_code sg_fit_rows(const sg_kernel_row *const *rows, size_t n, const char *origin, sg_machine *machine,
                     sg_row_scatter *scatter, sg_status *status);
 
+/* Takes out of the log sds what sg_fit_kernel_rows adds for steps: a kernel measured alone is what the fit was made from. For
+ * machines without covariance (data sheets). */
+void sg_row_doubt_of_kernels(sg_machine *machine);
+
 /* Prior of a machine from fits of others: log parameters are averaged over them, near relatives (the same kind of memory for
  * the share of the bandwidth, the same side of compute capability 8.0 for the rest) with more weight; the doubt is the
  * spread between them. Values that no other machine has stay. */

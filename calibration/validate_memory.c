@@ -300,10 +300,11 @@ static sg_code without_device(job *j, size_t index, sg_machine *others, sg_statu
 
 static sg_code as_shipped(job *j, size_t index, sg_status *status) {
     const device *d = &j->devices[index];
+    sg_machine m = d->own;
     sg_code code = SG_OK;
+    if (!m.covariance) sg_row_doubt_of_kernels(&m);
     for (size_t i = 0; i < j->n && !code; i++)
-        if (j->of[i] == (int)index)
-            code = add(j, d, i, &d->own, 0, sg_row_scatter_usual().log_sd[j->row[i].kind], status);
+        if (j->of[i] == (int)index) code = add(j, d, i, &m, 0, sg_row_scatter_usual().log_sd[j->row[i].kind], status);
     return code;
 }
 

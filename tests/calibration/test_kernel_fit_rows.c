@@ -189,6 +189,11 @@ static void test_tables(void **state) {
                               "Other,add,32768,2048,9\n");
     assert_int_equal(sg_fit_kernel_rows(&t, "Tesla T4", &m, &status), SG_OK);
     assert_non_null(strstr(m.p[SG_M_EFF_ELEMENTWISE].source, "2 kernels"));
+    /* in a step the share may be another than in a table; the listed bandwidth is nominal from here on */
+    sg_machine alone = m;
+    assert_true(m.p[SG_M_EFF_ELEMENTWISE].log_sd >= 0.03 && m.p[SG_M_BANDWIDTH].log_sd == 0);
+    sg_row_doubt_of_kernels(&alone);
+    assert_true(fabs(hypot(alone.p[SG_M_EFF_ELEMENTWISE].log_sd, 0.03) / m.p[SG_M_EFF_ELEMENTWISE].log_sd - 1) < 1e-9);
     assert_int_equal(sg_fit_kernel_rows(&t, "Nothing", &m, &status), SG_BAD_INPUT);
     assert_non_null(strstr(status.text, "Nothing"));
     sg_kernel_row row;
