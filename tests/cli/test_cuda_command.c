@@ -52,6 +52,46 @@ static void another_host_is_another_point(void **state) {
     assert_true(sg_point_key(&config) != key);
 }
 
+/* Microseconds of a trace's spans with this category or on this track; n: how many. */
+static double traced_us(const json_t *trace, const char *category, int track, size_t *n) {
+    double sum = 0;
+    size_t i;
+    json_t *event;
+    *n = 0;
+    json_array_foreach(json_object_get(trace, "traceEvents"), i, event) {
+        const char *its = json_string_value(json_object_get(event, "cat"));
+        if (!its || (category && strcmp(its, category) != 0)) continue;
+        if (!category && json_integer_value(json_object_get(event, "tid")) != track) continue;
+        sum += json_number_value(json_object_get(event, "dur"));
+        ++*n;
+    }
+    return sum;
+}
+
+/* The compute stream is busy inside of the phases, whatever the two clocks show; ranks exchange; a replay is one span. */
+static void a_trace_of_gpus(void **state) {
+    (void)state;
+    enum { COMPUTE = 3, COLLECTIVE = 5 };
+    char path[128];
+    (void)snprintf(path, sizeof path, "%s/trace.json", sg_gpu_scratch.path);
+    for (int way = 0; way < 3; way++) {
+        const json_t *points;
+        const char *gpus = way == 1 ? "2" : "1", *last = way == 2 ? "--cuda-graph" : NULL;
+        json_decref(sg_gpu_points_of(
+            sg_stepgauge("measure", "mlp", "--gpus", gpus, "--trace", path, "--json", SMALL, last, NULL), &points, 1));
+        json_t *trace = json_load_file(path, 0, NULL);
+        assert_non_null(trace);
+        size_t ops, exchanges, phases;
+        double phases_us = traced_us(trace, "phase", 0, &phases), compute_us = traced_us(trace, NULL, COMPUTE, &ops);
+        (void)traced_us(trace, NULL, COLLECTIVE, &exchanges);
+        assert_true(phases > 0 && compute_us > 0 && compute_us <= phases_us);
+        assert_true(way == 2 ? ops > 0 && ops < 20 : ops > 20);
+        assert_true((exchanges > 0) == (way == 1));
+        json_decref(trace);
+        assert_int_equal(remove(path), 0);
+    }
+}
+
 /* Ranks write into a file that holds other policies' points too. */
 static void only_what_was_asked_for_is_shown(void **state) {
     (void)state;
@@ -387,6 +427,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, sg_gpu_machine, sg_gpu_nothing_left)
         T(a_point_tells_of_its_gpu),
+        T(a_trace_of_gpus),
         T(another_host_is_another_point),
         T(only_what_was_asked_for_is_shown),
         T(ways_to_run_a_step),
