@@ -15,7 +15,7 @@ typedef struct sg_step_clock {
  * about 10 % (8 of them, 53 steps), rows of one GPU by about 6 %. */
 sg_step_clock sg_step_clock_of(const double *log_ratio, size_t n);
 
-/* Of the cases of this GPU, as predicted with STEP_STRETCH 1 on machines[i]; `without` says which cases stay out, or NULL. */
+/* Of the cases of this GPU, as predicted with STEP_STRETCH 1. */
 sg_code sg_step_clock_fit(sg_step_cases *cases, const char *machine, sg_step_clock *clock, sg_status *status);
 
 #endif

@@ -41,12 +41,13 @@ static bool count_of(const sg_csv_table *t, size_t row, const char *column, doub
 
 #define SKIP(v, ...) ((void)snprintf((v)->skipped, sizeof(v)->skipped, __VA_ARGS__))
 
-static void name_row(const sg_csv_table *t, parallel_row *r, double global, int folds) {
+static void name_row(const sg_csv_table *t, parallel_row *r, double global, bool is_split, int folds) {
     const sg_gpt_training *g = &r->training;
     char configuration[96];
     (void)snprintf(configuration, sizeof configuration, "%.0f x %.0f layers, micro %.0f", g->hidden, g->layers,
                    g->micro);
-    (void)snprintf(r->shown.row, sizeof r->shown.row, "%.60s of %.0f, dp %.0f", configuration, global, g->ranks);
+    (void)snprintf(r->shown.row, sizeof r->shown.row, "%.60s of %.0f, dp %.0f%s", configuration, global, g->ranks,
+                   is_split ? ", tp or pp" : "");
     if (g->ranks > NODE_GPUS)
         (void)snprintf(r->shown.part, sizeof r->shown.part, "%.0f gpus", g->ranks);
     else
@@ -78,9 +79,9 @@ static void read_row(const sg_csv_table *t, size_t row, int folds, parallel_row 
     }
     v->measured = 1e-3 * step_ms;
     g->accumulation = global / (g->ranks * g->micro);
-    name_row(t, r, global, folds);
+    name_row(t, r, global, tp > 1 || pp > 1, folds);
     if (tp > 1 || pp > 1)
-        SKIP(v, "tp %.0f and pp %.0f split the model over processes: only data-parallel training is predicted", tp, pp);
+        SKIP(v, "the model itself is split (tp or pp above 1): only data-parallel training is predicted");
     else if (g->accumulation != floor(g->accumulation) || g->accumulation < 1)
         SKIP(v, "a global batch of %.0f does not fall into micro-batches of %.0f on %.0f ranks", global, g->micro,
              g->ranks);

@@ -186,6 +186,7 @@ int sg_cmd_fit(const sg_args *args) {
     sg_fit fit;
     if (args->collectives.n) return sg_fitting_collectives(args);
     if (args->reports.n) return sg_fitting_reports(args);
+    if (args->step_files.n) return sg_fitting_steps(args);
     if (args->positional.n == 0) {
         (void)sg_fail(&status, SG_BAD_INPUT,
                       "which measurements? Give the run file that 'stepgauge measure -o run.h5' wrote");

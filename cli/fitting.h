@@ -16,5 +16,8 @@ int sg_fitting_collectives(const sg_args *args);
 /* fit --reports: what shares of their peaks GPUs reach inside steps, and what hosts spend, from published trainings, as the
  * lines of configs/priors/ and configs/frameworks/; -o: into a file. Returns the exit status. */
 int sg_fitting_reports(const sg_args *args);
+/* fit --steps: step_stretch of the GPUs of a table of whole steps (of --machine alone), as lines of configs/machines/; -o: into
+ * a file. Returns the exit status. */
+int sg_fitting_steps(const sg_args *args);
 
 #endif

@@ -119,7 +119,8 @@ static void test_rows(void **state) {
                                         "4,64,4,1024,16,24,1024,1,4,1,,single\n"
                                         "64,512,2,3072,32,30,2048,1,64,1,3700.5,multi\n",
                                 SG_LEFT_OUT_NOTHING);
-    static const char *const reasons[] = {"", "tp 4 and pp 1", "tp 1 and pp 2", "does not fall", "no time", ""};
+    static const char *const reasons[] = {
+        "", "the model itself is split", "the model itself is split", "does not fall", "no time", ""};
     assert_int_equal(v.n, 6);
     for (size_t i = 0; i < v.n; i++) {
         if (reasons[i][0])
