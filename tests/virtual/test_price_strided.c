@@ -57,6 +57,27 @@ static void test_neighbours_soon_after(void **state) {
     assert_true(sg_strided_bytes(&m, &op) < 0.01 * (double)sg_desc_count(&desc[0]));
 }
 
+/* A mask over queries and keys is the same for each head: read anew once a head's scores no longer fit the cache. */
+static void test_repeated_operands(void **state) {
+    (void)state;
+    sg_desc desc[3];
+    desc[0] = desc[1] = desc[2] = sg_desc_make(SG_F32, 4, (const int64_t[]){2, HEADS, TOKENS, TOKENS});
+    desc[1].stride[0] = (int64_t)TOKENS * TOKENS;
+    desc[1].stride[1] = 0;
+    const sg_op op = {
+        .kind = SG_OP_BINARY, .n_in = 2, .n_out = 1, .attrs = {.fn = SG_FN_ADD, .alpha = 1}, .desc = desc};
+    assert_null(sg_op_check(&op));
+    sg_machine small = machine_of(80, 4 << 20), large = machine_of(80, 1e9);
+    const double again = 4.0 * 2 * (HEADS - 1) * TOKENS * TOKENS;
+    assert_true(fabs(sg_strided_bytes(&small, &op) / again - 1) < 0.02);
+    assert_true(sg_strided_bytes(&large, &op) < 0.01 * again);
+    /* a bias of the last dim comes again at once */
+    memset(desc[1].stride, 0, sizeof desc[1].stride);
+    desc[1].stride[3] = 1;
+    assert_null(sg_op_check(&op));
+    assert_true(sg_strided_bytes(&small, &op) < 0.01 * again);
+}
+
 static void test_price_has_them(void **state) {
     (void)state;
     sg_machine m = machine_of(80, 4 << 20);
@@ -79,6 +100,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_neighbours_far_apart),
         cmocka_unit_test(test_neighbours_soon_after),
+        cmocka_unit_test(test_repeated_operands),
         cmocka_unit_test(test_price_has_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
