@@ -60,6 +60,10 @@ static void take_over(sg_report_row *to, const sg_report_row *from) {
             (void)sg_report_row_set(to, keys[i], value_of(from, keys[i]));
     to->cameras_known = to->cameras_known || from->cameras_known;
     to->size_known = to->size_known || from->size_known;
+    if (to->parameters == 0 && to->trainable == 0) {
+        to->parameters = from->parameters;
+        to->trainable = from->trainable;
+    }
 }
 
 static bool same_value(const sg_report_row *a, const sg_report_row *b, const char *key) {

@@ -96,7 +96,7 @@ static void test_all_families(void **state) {
                 assert_sound(&p.dataloading_s);
                 assert_true(isnan(p.iteration_s.value));
                 assert_true(p.step_s.value >= p.update_s.value);
-                assert_near(p.samples_per_s.value * p.step_s.value, 8, 1e-9);
+                assert_near(p.samples_per_s.value * p.step_s.value, (double)p.batch, 1e-9);
                 assert_int_equal(p.update_s.evidence, SG_EVIDENCE_DATA_SHEET);
             }
             sg_machine_clear(&m);
