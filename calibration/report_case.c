@@ -207,13 +207,12 @@ void sg_report_cases_close(sg_report_cases *cases) {
 sg_code sg_report_case_predict(const sg_report_case *one, size_t candidate, const sg_machine *machine,
                                const sg_framework_numbers *framework, const char *config_dir, double interval,
                                sg_prediction *prediction, sg_status *status) {
-    bool eager = one->row.request.framework == SG_FRAMEWORK_PYTORCH_EAGER;
     sg_predict_options options = {.interval = interval,
                                   .ranks = one->row.ranks,
                                   .workers = MANY_WORKERS,
                                   .cameras_known = true,
                                   .config_dir = config_dir,
-                                  .framework = eager ? framework : NULL};
+                                  .framework = framework};
     return sg_predictor_run(one->candidate[candidate].predictor, machine, &options, prediction, status);
 }
 

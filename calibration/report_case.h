@@ -41,7 +41,7 @@ sg_code sg_report_cases_add(const sg_csv_table *table, const char *config_dir, s
 void sg_report_cases_close(sg_report_cases *cases);
 
 /* Prediction of one candidate on this machine (usually the case's own), cameras taken as known: interval is that of the
- * training as set up. framework: numbers of eager PyTorch, or NULL: those of the configuration; other profiles keep theirs. */
+ * training as set up. framework: numbers of the row's profile, or NULL: those of the configuration. */
 sg_code sg_report_case_predict(const sg_report_case *one, size_t candidate, const sg_machine *machine,
                                const sg_framework_numbers *framework, const char *config_dir, double interval,
                                sg_prediction *prediction, sg_status *status);

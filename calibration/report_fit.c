@@ -10,48 +10,71 @@
 #include "calibration/least_squares.h"
 #include "calibration/machine_file.h"
 
-static const char FRAMEWORK[] = "pytorch-eager";
-
 #define CONVOLUTIONS                                                                                                   \
     { SG_M_EFF_CONV, SG_M_EFF_CONV_BWD_DATA, SG_M_EFF_CONV_BWD_WEIGHTS }
 static const sg_report_term terms[] = {
     {"cuda",
+     false,
      {SG_M_EFF_PRODUCT_TF32},
      1,
      0.80,
      0.15,
      "kernel tables, large fp32 products: V100 0.96, A100 0.80-0.89, H100 0.74, P100 0.72"},
     {"cuda",
+     false,
      {SG_M_EFF_PRODUCT_BF16, SG_M_EFF_PRODUCT_F16},
      2,
      0.70,
      0.15,
      "matrix products of training steps: 0.65-0.78 of the peak"},
     {"high-rate",
+     false,
      {SG_M_EFF_PRODUCT_TF32},
      1,
      0.70,
      0.20,
      "the same, where the listed rate needs more power than there is"},
-    {"high-rate", {SG_M_EFF_PRODUCT_BF16, SG_M_EFF_PRODUCT_F16}, 2, 0.62, 0.20, "the same"},
-    {"cuda", CONVOLUTIONS, 3, 0.74, 0.15, "as large products at the fp32 rate, 0.70 in all, idle SMs apart"},
-    {"tensor-rich", CONVOLUTIONS, 3, 0.45, 0.25,
+    {"high-rate", false, {SG_M_EFF_PRODUCT_BF16, SG_M_EFF_PRODUCT_F16}, 2, 0.62, 0.20, "the same"},
+    {"cuda", false, CONVOLUTIONS, 3, 0.74, 0.15, "as large products at the fp32 rate, 0.70 in all, idle SMs apart"},
+    {"tensor-rich", false, CONVOLUTIONS, 3, 0.45, 0.25,
      "a U-Net policy on A100: convolutions four times faster in tf32, bytes apart"},
-    {"cuda", {SG_M_EFF_ATTENTION}, 1, 0.40, 0.30, "fused attention with heads of 64, forward and backward"},
-    {"cuda", {SG_M_EFF_NORM, SG_M_EFF_SOFTMAX}, 2, 0.60, 0.10, "kernel tables: layer norm and softmax 0.52-0.79"},
+    {"cuda", false, {SG_M_EFF_ATTENTION}, 1, 0.40, 0.30, "fused attention with heads of 64, forward and backward"},
     {"cuda",
+     false,
+     {SG_M_EFF_NORM, SG_M_EFF_SOFTMAX},
+     2,
+     0.60,
+     0.10,
+     "kernel tables: layer norm and softmax 0.52-0.79"},
+    {"cuda",
+     false,
      {SG_M_EFF_ELEMENTWISE, SG_M_EFF_COPY, SG_M_EFF_OPTIMIZER, SG_M_EFF_POOL, SG_M_EFF_REDUCE, SG_M_EFF_EMBEDDING,
       SG_M_EFF_RANDOM},
      7,
      0.87,
      0.06,
      "kernel tables: element-wise 0.76-0.92"},
-    {NULL,
+    {"pytorch-eager",
+     true,
      {SG_M_HOST_OP_S},
      1,
      22e-6,
      0.20,
      "PPO learning on six hosts 12-36 us, small transformers on H100 hosts 27-33 us"},
+    {"pytorch-compiled",
+     true,
+     {SG_M_FUSED_BYTES},
+     1,
+     0.50,
+     0.30,
+     "a chain of element-wise ops: two or three passes become one"},
+    {"pytorch-compiled",
+     true,
+     {SG_M_HOST_KEPT},
+     1,
+     0.45,
+     0.30,
+     "half of the calls, cheaper each; optimizer and reads stay"},
 };
 enum { TERMS = sizeof terms / sizeof *terms };
 _Static_assert((int)TERMS <= (int)SG_REPORT_TERMS, "room for every term");
@@ -95,7 +118,7 @@ static sg_code read_origin(const char *config_dir, origin *o, sg_status *status)
     sg_code code = SG_OK;
     for (size_t t = 0; t < TERMS && !code; t++) {
         sg_machine_init(&o->prior[t]);
-        if (terms[t].file) code = read_prior(terms[t].file, config_dir, &o->prior[t], status);
+        if (!terms[t].of_framework) code = read_prior(terms[t].file, config_dir, &o->prior[t], status);
     }
     return code;
 }
@@ -104,13 +127,14 @@ static bool came_from(const sg_machine_parameter *p, const sg_machine_parameter 
     return p->value == prior->value && strcmp(p->source, prior->source) == 0;
 }
 
-/* found[TERMS * SG_M_COUNT]: the parameter is the term's on this machine. */
-static void find_terms(const origin *o, const sg_machine *machine, bool *found) {
+/* found[TERMS * SG_M_COUNT]: the parameter is the term's on this machine, or in this profile. */
+static void find_terms(const origin *o, const sg_machine *machine, const sg_framework_numbers *framework, bool *found) {
     memset(found, 0, (size_t)TERMS * SG_M_COUNT * sizeof *found);
     for (size_t t = 0; t < TERMS; t++)
         for (size_t i = 0; i < terms[t].n_ids; i++) {
             sg_machine_id id = terms[t].ids[i];
-            found[t * SG_M_COUNT + id] = !terms[t].file || came_from(&machine->p[id], &o->prior[t].p[id]);
+            found[t * SG_M_COUNT + id] = terms[t].of_framework ? isfinite(framework->p[id].value)
+                                                               : came_from(&machine->p[id], &o->prior[t].p[id]);
         }
 }
 
@@ -119,11 +143,17 @@ static void put(const double *value, const bool *found, sg_machine *machine, sg_
         for (size_t i = 0; i < terms[t].n_ids; i++) {
             sg_machine_id id = terms[t].ids[i];
             if (!found[t * SG_M_COUNT + id]) continue;
-            if (terms[t].file)
+            if (!terms[t].of_framework)
                 machine->p[id].value = value[t];
-            else if (framework)
+            else
                 framework->p[id].value = value[t];
         }
+}
+
+/* Numbers of the case's own profile. */
+static sg_code numbers_of(const sg_report_case *one, const char *config_dir, sg_framework_numbers *numbers,
+                          sg_status *status) {
+    return sg_framework_load(sg_framework_name(one->row.request.framework), "cuda", config_dir, numbers, status);
 }
 
 sg_code sg_report_fit_apply(const sg_report_fit *fit, const char *config_dir, sg_machine *machine,
@@ -132,7 +162,7 @@ sg_code sg_report_fit_apply(const sg_report_fit *fit, const char *config_dir, sg
     origin *o = calloc(1, sizeof *o);
     sg_code code = found && o ? read_origin(config_dir, o, status) : sg_fail_memory(status, sizeof *o, "a fit");
     if (!code) {
-        find_terms(o, machine, found);
+        find_terms(o, machine, framework, found);
         put(fit->value, found, machine, framework);
     }
     free(o);
@@ -144,6 +174,7 @@ sg_code sg_report_fit_apply(const sg_report_fit *fit, const char *config_dir, sg
 
 typedef struct fit_row {
     const sg_report_case *one;
+    sg_framework_numbers framework;
     double log_s, log_sd;
     bool found[TERMS * SG_M_COUNT];
 } fit_row;
@@ -152,21 +183,21 @@ typedef struct fit_work {
     fit_row *rows;
     size_t n;
     const char *config_dir;
-    sg_framework_numbers framework;
 } fit_work;
 
-/* Shares are of tensor rates: GPUs without them have their own parameters. */
+/* Shares are of tensor rates: GPUs without them have their own parameters. Replayed graphs of small models are made of gaps
+ * between kernels, which no term stands for. */
 static bool takes_part(const sg_report_case *one, const char *without) {
     const sg_report_row *row = &one->row;
     return one->has_machine && one->machine.tf32 && one->n_candidates == 1 && one->cameras_known &&
-           !row->no_training[0] && !row->compiled && (row->time == SG_REPORT_UPDATE || row->time == SG_REPORT_STEP) &&
+           !row->no_training[0] && !row->graphs && (row->time == SG_REPORT_UPDATE || row->time == SG_REPORT_STEP) &&
            !(without && strcmp(one->machine.name, without) == 0);
 }
 
 static sg_code price_row(const fit_work *w, const fit_row *row, const double *value, sg_prediction *p,
                          sg_status *status) {
     sg_machine machine = row->one->machine;
-    sg_framework_numbers framework = w->framework;
+    sg_framework_numbers framework = row->framework;
     put(value, row->found, &machine, &framework);
     return sg_report_case_predict(row->one, 0, &machine, &framework, w->config_dir, 0, p, status);
 }
@@ -198,7 +229,8 @@ static sg_code evaluate(const double *x, double *residual, double *jacobian, voi
 }
 
 static bool same_configuration(const sg_report_case *a, const sg_report_case *b) {
-    return strcmp(a->machine.name, b->machine.name) == 0 && strcmp(a->row.policy, b->row.policy) == 0;
+    return strcmp(a->machine.name, b->machine.name) == 0 && strcmp(a->row.policy, b->row.policy) == 0 &&
+           a->row.request.framework == b->row.request.framework;
 }
 
 /* What a report is off by with the right parameters: the more, the more of its time is its host's. */
@@ -230,9 +262,10 @@ static sg_code collect(const sg_report_cases *cases, const char *without, const 
         fit_row *row = &w->rows[w->n++];
         row->one = one;
         row->log_s = 0.5 * (log(one->row.low_s) + log(one->row.high_s));
-        find_terms(o, &one->machine, row->found);
+        code = numbers_of(one, w->config_dir, &row->framework, status);
+        find_terms(o, &one->machine, &row->framework, row->found);
         fit->configurations += before == 0;
-        code = doubt(w, row, (double)same, status);
+        if (!code) code = doubt(w, row, (double)same, status);
     }
     fit->rows = w->n;
     return code;
@@ -252,7 +285,8 @@ static sg_code solve(fit_work *w, sg_report_fit *fit, sg_status *status) {
     for (size_t t = 0; !code && t < TERMS; t++) {
         fit->value[t] = terms[t].textbook * exp(x[t]);
         fit->log_sd[t] = sqrt(covariance[t * TERMS + t]);
-        if (!terms[t].file) fit->log_sd[t] = hypot(fit->log_sd[t], HOST_LOG_SD); /* the next host is another one */
+        if (terms[t].ids[0] == SG_M_HOST_OP_S)
+            fit->log_sd[t] = hypot(fit->log_sd[t], HOST_LOG_SD); /* the next host is another one */
     }
     fit->rms_log = w->n ? sqrt(sum / (double)w->n) : 0;
     free(residual);
@@ -268,7 +302,6 @@ sg_code sg_report_fit_make(const sg_report_cases *cases, const char *config_dir,
     w.rows = calloc(cases->n ? cases->n : 1, sizeof *w.rows);
     sg_code code = o && w.rows ? read_origin(config_dir, o, status)
                                : sg_fail_memory(status, cases->n * sizeof *w.rows, "a fit to reports");
-    if (!code) code = sg_framework_load(FRAMEWORK, "cuda", config_dir, &w.framework, status);
     if (!code) {
         code = collect(cases, without, o, &w, fit, status);
         if (!code) code = solve(&w, fit, status);
@@ -286,22 +319,18 @@ static void write_term(FILE *file, const sg_report_fit *fit, size_t t) {
             sg_machine_key(terms[t].ids[i]), fit->value[t], fit->log_sd[t], fit->rows, fit->configurations);
 }
 
-static const char *file_of(size_t t) {
-    return terms[t].file ? terms[t].file : FRAMEWORK;
-}
-
 sg_code sg_report_fit_save(FILE *file, const sg_report_fit *fit, sg_status *status) {
     (void)fprintf(file,
                   "# Priors fitted to %zu published trainings of %zu GPUs and policies; rms of the logarithms %.3f.\n",
                   fit->rows, fit->configurations, fit->rms_log);
     for (size_t t = 0; t < TERMS; t++) {
         bool first = true;
-        for (size_t k = 0; k < t; k++) first = first && strcmp(file_of(k), file_of(t)) != 0;
+        for (size_t k = 0; k < t; k++) first = first && strcmp(terms[k].file, terms[t].file) != 0;
         if (!first) continue;
-        (void)fprintf(file, "%s/%s.yaml:\n  %s:\n", terms[t].file ? "priors" : "frameworks", file_of(t),
-                      terms[t].file ? "parameters" : "cuda");
+        (void)fprintf(file, "%s/%s.yaml:\n  %s:\n", terms[t].of_framework ? "frameworks" : "priors", terms[t].file,
+                      terms[t].of_framework ? "cuda" : "parameters");
         for (size_t k = t; k < TERMS; k++)
-            if (strcmp(file_of(k), file_of(t)) == 0) write_term(file, fit, k);
+            if (strcmp(terms[k].file, terms[t].file) == 0) write_term(file, fit, k);
     }
     return ferror(file) ? sg_fail(status, SG_MACHINE, "the fitted priors cannot be written: %s", strerror(errno))
                         : SG_OK;
@@ -334,16 +363,15 @@ static bool seen_before(const sg_report_cases *cases, size_t at) {
 sg_code sg_report_fits_make(const sg_report_cases *cases, const sg_validate_options *options, sg_report_fits *fits,
                             sg_status *status) {
     size_t room = cases->n ? cases->n : 1;
-    sg_framework_numbers framework;
     *fits = (sg_report_fits){.n = cases->n};
     fits->machine = calloc(room, sizeof *fits->machine);
     fits->framework = calloc(room, sizeof *fits->framework);
     if (!fits->machine || !fits->framework)
         return sg_fail_memory(status, room * sizeof *fits->machine, "fits to reports");
-    sg_code code = sg_framework_load(FRAMEWORK, "cuda", options->config_dir, &framework, status);
+    sg_code code = SG_OK;
     for (size_t i = 0; i < cases->n && !code; i++) {
         fits->machine[i] = cases->items[i].machine;
-        fits->framework[i] = framework;
+        code = numbers_of(&cases->items[i], options->config_dir, &fits->framework[i], status);
     }
     for (size_t i = 0; i < cases->n && !code && options->left_out != SG_LEFT_OUT_NOTHING; i++)
         if (is_predicted(&cases->items[i]) && !seen_before(cases, i))

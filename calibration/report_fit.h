@@ -17,7 +17,8 @@ enum { SG_REPORT_TERMS = 16 };
 
 /* One fitted number: parameters of one file that move together. */
 typedef struct sg_report_term {
-    const char *file; /* configs/priors/<file>.yaml; NULL: configs/frameworks/pytorch-eager.yaml, cuda */
+    const char *file; /* configs/priors/<file>.yaml, or configs/frameworks/<file>.yaml */
+    bool of_framework;
     sg_machine_id ids[8];
     size_t n_ids;
     double textbook, log_sd; /* prior: value and doubt */
@@ -26,12 +27,12 @@ typedef struct sg_report_term {
 const sg_report_term *sg_report_terms(size_t *n);
 
 typedef struct sg_report_fit {
-    double value[SG_REPORT_TERMS], log_sd[SG_REPORT_TERMS]; /* posterior; of a host nobody measured */
+    double value[SG_REPORT_TERMS], log_sd[SG_REPORT_TERMS]; /* posterior; of host costs: of the next host */
     size_t rows, configurations;                            /* reports used; GPU and policy pairs among them */
     double rms_log;                                         /* of the reports used */
 } sg_report_fit;
 
-/* Fits to the cases that are eager, on a named GPU with tf32 and with cameras known; `without` names a device to leave out (NULL:
+/* Fits to the cases on a named GPU with tf32 and with cameras known; `without` names a device to leave out (NULL:
  * none). Rows of cameras chosen by busy shares never take part. */
 sg_code sg_report_fit_make(const sg_report_cases *cases, const char *config_dir, const char *without,
                            sg_report_fit *fit, sg_status *status);

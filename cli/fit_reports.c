@@ -35,11 +35,10 @@ static json_t *json_fit(const sg_report_fit *fit) {
         json_t *names = json_array();
         for (size_t i = 0; i < terms[t].n_ids; i++)
             (void)json_array_append_new(names, json_string(sg_machine_key(terms[t].ids[i])));
-        (void)json_array_append_new(list, json_pack("{s:s, s:o, s:f, s:f, s:f, s:f, s:s}", "file",
-                                                    terms[t].file ? terms[t].file : "pytorch-eager", "parameters",
-                                                    names, "textbook", terms[t].textbook, "textbook_log_sd",
-                                                    terms[t].log_sd, "value", fit->value[t], "log_sd", fit->log_sd[t],
-                                                    "textbook_source", terms[t].source));
+        (void)json_array_append_new(list, json_pack("{s:s, s:o, s:f, s:f, s:f, s:f, s:s}", "file", terms[t].file,
+                                                    "parameters", names, "textbook", terms[t].textbook,
+                                                    "textbook_log_sd", terms[t].log_sd, "value", fit->value[t],
+                                                    "log_sd", fit->log_sd[t], "textbook_source", terms[t].source));
     }
     return json_pack("{s:I, s:I, s:f, s:o}", "reports", (json_int_t)fit->rows, "configurations",
                      (json_int_t)fit->configurations, "rms_log", fit->rms_log, "terms", list);
@@ -53,7 +52,7 @@ int sg_fitting_reports(const sg_args *args) {
     if (!code) code = sg_report_fit_make(&cases, args->config_dir, NULL, &fit, &status);
     if (!code && fit.rows == 0)
         code = sg_fail(&status, SG_BAD_INPUT,
-                       "%s: no eager training on a named GPU with known cameras and a step time among its rows",
+                       "%s: no training on a named GPU with known cameras and a step time among its rows",
                        args->reports.value[0]);
     if (!code && (args->output || !args->json)) code = write_fit(args, &fit, &status);
     sg_report_cases_close(&cases);

@@ -181,14 +181,13 @@ static void fit_follows_the_rows(void **state) {
     assert_int_equal(fit.rows, 3);
     assert_int_equal(fit.configurations, 2);
     assert_int_equal(without.rows, 1);
-    assert_true(fit.rms_log < 0.3);
+    assert_true(fit.rms_log > 0 && fit.rms_log < 1);
     for (size_t t = 0; t < n; t++) {
         assert_true(fit.value[t] > 0 && fit.log_sd[t] > 0);
         /* of hosts that differ, more reports tell no more than their mean */
-        assert_true(!terms[t].file || fit.log_sd[t] <= terms[t].log_sd * 1.0001);
+        assert_true(terms[t].of_framework || fit.log_sd[t] <= terms[t].log_sd * 1.0001);
         /* nothing on Hopper or a tensor-rich card: the textbook stays */
-        if (terms[t].file && strcmp(terms[t].file, "tensor-rich") == 0)
-            assert_true(fabs(fit.value[t] / terms[t].textbook - 1) < 1e-6);
+        if (strcmp(terms[t].file, "tensor-rich") == 0) assert_true(fabs(fit.value[t] / terms[t].textbook - 1) < 1e-6);
     }
     char *text = NULL;
     size_t bytes;
