@@ -275,7 +275,7 @@ static sg_code answer_each(planner *p, const sg_offers *offers, size_t *sheet, s
 static sg_code rank(sg_plan_answer *answer, size_t offers, sg_status *status) {
     bool *seen = calloc(offers + 1, sizeof *seen);
     if (!seen) return sg_fail_memory(status, offers, "a ranking");
-    if (answer->n_offers) qsort(answer->offers, answer->n_offers, sizeof *answer->offers, by_rank);
+    if (answer->offers && answer->n_offers) qsort(answer->offers, answer->n_offers, sizeof *answer->offers, by_rank);
     for (size_t i = 0; i < answer->n_offers; i++) {
         sg_offer_answer *a = &answer->offers[i];
         a->best = !seen[a->row];

@@ -203,15 +203,20 @@ static sg_code find_course(const sg_predict_work *w, lowered *l, course **out, s
     return SG_OK;
 }
 
+/* Byte by byte: what differs in padding alone is priced once more, and no more than that. */
+static bool same_machine(const sg_machine *a, const sg_machine *b) {
+    return memcmp(a, b, sizeof *a) == 0; // NOLINT(bugprone-suspicious-memory-comparison)
+}
+
 /* Prices of the course on this machine, made where they are not among the latest. */
 static sg_code find_prices(course *c, const sg_machine *machine, const sg_tape_prices **prices, sg_status *status) {
     sg_machine key = *machine;
     key.covariance = NULL;
     key.vcpus = 0; /* the loader's, which is not walked */
     int at = 0;
-    while (at < PRICED - 1 && c->prices[at] && memcmp(&c->prices[at]->machine, &key, sizeof key) != 0) at++;
+    while (at < PRICED - 1 && c->prices[at] && !same_machine(&c->prices[at]->machine, &key)) at++;
     sg_tape_prices *found = c->prices[at];
-    if (!found || memcmp(&found->machine, &key, sizeof key) != 0) {
+    if (!found || !same_machine(&found->machine, &key)) {
         sg_tape_prices *made;
         sg_code code = sg_tape_price(sg_course_tape(c->course), &key, &made, status);
         if (code) return code;
@@ -264,7 +269,7 @@ sg_code sg_predictor_run(sg_predictor *predictor, const sg_machine *machine, con
     lowered *l = NULL;
     sg_code code = own_machine(predictor, &w, machine, status);
     if (!code) code = lower(predictor, machine, options->batch, w.ranks, &l, status);
-    if (!code) {
+    if (!code && l) {
         w.training = l->training;
         code = walk_on(&w, l, &w.machine, &w.walked, status);
     }

@@ -24,7 +24,7 @@ static sg_code grow(void **items, size_t n, size_t *room, size_t item_bytes, sg_
 static sg_code stamp(sg_walker *w, int stream, sg_status *status) {
     sg_trace *t = w->trace;
     if (stream < 0) return SG_OK;
-    sg_code code = GROW(t, events, n_events, events_room, status);
+    sg_code code = grow((void **)&t->events, t->n_events, &t->events_room, sizeof(sg_event *), status);
     if (!code && t->events_used == t->n_events) {
         code = w->api->event_create(w->device, &t->events[t->n_events], status);
         if (!code) t->n_events++;

@@ -124,11 +124,10 @@ static double predictions(const char *policy, const fleet *f) {
     sg_prediction answer;
     sg_status status;
     check(sg_predictor_open(&request, f->config_dir, &p, &status), policy, &status);
-    size_t machines = f->n < 16 ? f->n : 16;
+    size_t machines = f->n > 0 && f->n < 16 ? f->n : 16, warm_up = 2 * machines;
     double at = 0;
-    for (int i = -(int)(2 * machines); i < PREDICTIONS; i++) {
-        if (i == 0) at = now_s();
-        size_t k = (size_t)(i + (int)(2 * machines));
+    for (size_t k = 0; k < warm_up + PREDICTIONS; k++) {
+        if (k == warm_up) at = now_s();
         sg_predict_options o = options_of(f, GPUS[k / machines % N_GPUS], 0);
         check(sg_predictor_run(p, &f->machine[k % machines], &o, &answer, &status), policy, &status);
     }

@@ -47,7 +47,7 @@ sg_code sg_replay_open(const sg_tape *tape, sg_replay **replay, sg_status *statu
     r->of_interval = calloc(2 * tape->n_collectives + 1, sizeof *r->of_interval);
     r->weight = calloc(tape->n_durations + 1, sizeof *r->weight);
     for (size_t i = 0; i < tape->n_readings; i++)
-        if (tape->part[i] >= r->n_parts) r->n_parts = tape->part[i] + 1;
+        if ((int)tape->part[i] >= r->n_parts) r->n_parts = (int)tape->part[i] + 1;
     if (r->seconds && r->reading && r->did && r->stretched && r->coefficient && r->clocks.event && r->clocks.active &&
         r->of_event && r->of_interval && r->weight)
         return SG_OK;

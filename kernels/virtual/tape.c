@@ -91,7 +91,7 @@ sg_code sg_tape_read(sg_tape *tape, int part, sg_status *status) {
     if (part >= SG_TAPE_PARTS) return sg_fail(status, SG_BAD_INPUT, "part %d of a tape's %d", part, SG_TAPE_PARTS);
     sg_code code = GROW(tape, part, n_readings, readings_room, status);
     if (!code) code = sg_tape_move(tape, (sg_move){.kind = SG_MOVE_READ, .index = (uint32_t)tape->n_readings}, status);
-    if (!code) tape->part[tape->n_readings++] = (int8_t)(part < 0 ? SG_TAPE_NO_PART : part);
+    if (!code) tape->part[tape->n_readings++] = (int16_t)(part < 0 ? SG_TAPE_NO_PART : part);
     return code;
 }
 

@@ -24,8 +24,8 @@ typedef struct sg_duration {
 enum { SG_TAPE_HOST_DURATIONS = SG_HOST_CLASS_COUNT + 1 };
 
 typedef enum sg_move_kind {
-    SG_MOVE_HOST,       /* the host works `times` times duration `index` */
-    SG_MOVE_LAUNCH,     /* duration `index` on a stream, behind the host, which works `times` times duration `host` first */
+    SG_MOVE_HOST,   /* the host works `times` times duration `index` */
+    SG_MOVE_LAUNCH, /* duration `index` on a stream, behind the host, which works `times` times duration `host` first */
     SG_MOVE_COLLECTIVE, /* the same on the stream of collectives, beside which compute is slower */
     SG_MOVE_RECORD,     /* event `index` on a stream */
     SG_MOVE_WAIT,       /* a stream waits for event `index` */
@@ -47,7 +47,7 @@ typedef struct sg_tape {
     sg_move *moves;
     sg_duration *durations;
     double *idle;
-    int8_t *part; /* per reading: what the time since the reading before belongs to */
+    int16_t *part; /* per reading: what the time since the reading before belongs to */
     size_t n_moves, n_durations, n_idle, n_readings;
     size_t moves_room, durations_room, idle_room, readings_room;
     size_t n_events, n_launches, n_collectives;
