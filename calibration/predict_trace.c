@@ -25,6 +25,7 @@ static sg_code open_parts(const sg_predict_work *w, parts *p, sg_status *status)
     sg_machine endless = w->machine;
     endless.memory_bytes = 0;
     sg_code code = api->open(&(sg_device_options){.machine = &endless}, &p->device, status);
+    if (!code) sg_virtual_free_segments(p->device, true); /* as predictions walk */
     if (!code && w->ranks > 1)
         code = api->comm_create(p->device, &(sg_comm_options){.ranks = w->ranks}, &p->comm, status);
     if (!code && w->training->envs > 0) {
@@ -40,7 +41,7 @@ static sg_code open_parts(const sg_predict_work *w, parts *p, sg_status *status)
                                .comm = p->comm,
                                .buckets = w->buckets,
                                .environment = p->environment,
-                               .graph = w->options->graph};
+                               .graph = w->out->captured};
     return sg_walker_open(w->training, &options, &p->walker, status);
 }
 
