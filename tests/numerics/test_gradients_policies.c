@@ -35,13 +35,15 @@ static int check(sg_small which, const sg_small_setting *setting, int64_t accumu
     return wrong;
 }
 
-/* Convolutions in double loops take their time: ACT in one eager and one native setting, its variant in one. (The plain one's
+/* Convolutions in double loops take their time: ACT in one eager and one native setting, its variant and diffusion in one. (The plain one's
  * profiles are compared with each other in test_walks_agree.c.) */
 static bool worth_it(sg_small which, int setting) {
     bool native_cpu = setting == SG_SMALL_SETTINGS - 1;
     switch (which) {
     case SG_SMALL_ACT: return setting == 0 || native_cpu;
-    case SG_SMALL_ACT_PRE_NORM: return native_cpu;
+    case SG_SMALL_DIFFUSION: return setting == 0;
+    case SG_SMALL_ACT_PRE_NORM:
+    case SG_SMALL_DIFFUSION_GROUP: return native_cpu;
     case SG_SMALL_ACT_PLAIN: return false;
     default: return true;
     }

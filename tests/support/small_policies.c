@@ -152,16 +152,16 @@ static const pair TOKENS[] = {
 };
 
 #define DIFFUSION_SIZES                                                                                                \
-    {"cameras", "2"}, {"image_height", "64"}, {"image_width", "64"}, {"state_dim", "3"}, {"action_dim", "2"},          \
-        {"backbone_width", "2"}, {"spatial_softmax_num_keypoints", "3"}, {"down_dims", "8,12"}, {"n_groups", "2"},     \
-        {"kernel_size", "3"}, {"horizon", "8"}, {"diffusion_step_embed_dim", "4"}, {                                   \
+    {"cameras", "2"}, {"image_height", "32"}, {"image_width", "64"}, {"state_dim", "3"}, {"action_dim", "2"},          \
+        {"backbone_width", "1"}, {"spatial_softmax_num_keypoints", "3"}, {"down_dims", "4,6"}, {"n_groups", "2"},     \
+        {"kernel_size", "3"}, {"horizon", "4"}, {"diffusion_step_embed_dim", "4"}, {                                   \
         "num_train_timesteps", "10"                                                                                    \
     }
 static const pair DIFFUSION[] = {DIFFUSION_SIZES, {0}};
 static const pair DIFFUSION_GROUP[] = {DIFFUSION_SIZES,
                                        {"use_group_norm", "true"},
                                        {"use_separate_rgb_encoder_per_camera", "false"},
-                                       {"crop_shape", "48,50"},
+                                       {"crop_shape", "32,40"},
                                        {"do_mask_loss_for_padding", "true"},
                                        {"use_film_scale_modulation", "false"},
                                        {"prediction_type", "sample"},
