@@ -10,7 +10,7 @@ static const sg_device_api *cuda;
 
 static const sg_small SMALL[] = {SG_SMALL_ACT, SG_SMALL_SMOLVLA,    SG_SMALL_SMOLVLA_UNFROZEN,
                                  SG_SMALL_PI0, SG_SMALL_PI05_AGAIN, SG_SMALL_PPO,
-                                 SG_SMALL_MLP, SG_SMALL_TOKENS};
+                                 SG_SMALL_MLP, SG_SMALL_TOKENS,     SG_SMALL_DIFFUSION};
 enum { N_SMALL = sizeof SMALL / sizeof *SMALL };
 static const int SETTING[] = {0, 2}; /* pytorch-eager and native, as on CUDA */
 
@@ -35,6 +35,7 @@ static void test_ops_of_full_policies(void **state) {
         sg_small small[2];
     } pairs[] = {{"act", {SG_SMALL_ACT, SG_SMALL_ACT}},
                  {"smolvla", {SG_SMALL_SMOLVLA, SG_SMALL_SMOLVLA_UNFROZEN}},
+                 {"diffusion", {SG_SMALL_DIFFUSION, SG_SMALL_DIFFUSION_GROUP}},
                  {"pi0", {SG_SMALL_PI0, SG_SMALL_PI05_AGAIN}},
                  {"pi05", {SG_SMALL_PI0, SG_SMALL_PI05_AGAIN}},
                  {"ppo", {SG_SMALL_PPO, SG_SMALL_PPO}}};
@@ -172,7 +173,11 @@ static void compare_numbers(sg_small which, int setting, const char *precision) 
 static void test_numbers(void **state) {
     (void)state;
     for (int i = 0; i < N_SMALL; i++)
-        for (int s = 0; s < 2; s++) compare_numbers(SMALL[i], SETTING[s], SMALL[i] == SG_SMALL_ACT ? "fp32" : NULL);
+        for (int s = 0; s < 2; s++) {
+            /* norms over a dozen values make more of what tf32 rounds: the CPU's lowering has none */
+            int setting = SMALL[i] == SG_SMALL_DIFFUSION ? SETTING[s] + 1 : SETTING[s];
+            compare_numbers(SMALL[i], setting, SMALL[i] == SG_SMALL_ACT ? "fp32" : NULL);
+        }
 }
 
 static void test_precisions(void **state) {
