@@ -51,7 +51,7 @@ static int by_count(const void *a, const void *b) {
 }
 
 void sg_product_rows_tiles(const sg_product_row *const *rows, size_t n, sg_tile_kind kind, sg_tiles *tiles) {
-    enum { KINDS = 64, LEAST_ROWS = 5 };
+    enum { KINDS = 64 };
     static const double least_share = 0.004;
     tile_count found[KINDS];
     size_t n_found = 0, total = 0;
@@ -68,7 +68,7 @@ void sg_product_rows_tiles(const sg_product_row *const *rows, size_t n, sg_tile_
     qsort(found, n_found, sizeof *found, by_count);
     sg_tiles used = {0};
     for (size_t j = 0; j < n_found && used.n < SG_MACHINE_TILES; j++) {
-        if (found[j].n < LEAST_ROWS || (double)found[j].n < least_share * (double)total) break;
+        if ((double)found[j].n < least_share * (double)total) break;
         used.tile[used.n].rows = found[j].rows;
         used.tile[used.n++].columns = found[j].columns;
     }
@@ -105,6 +105,14 @@ bool sg_product_row_read(const sg_csv_table *table, size_t row, sg_product_row *
     out->seconds = ms * 1e-3;
     (void)sg_tile_of_kernel(sg_csv_table_text(table, row, "kernel"), &out->rows, &out->columns);
     return true;
+}
+
+sg_neighbour sg_product_point(const sg_product *p) {
+    return (sg_neighbour){
+        .kind = (int)p->kind,
+        .n = 4,
+        .log_size = {(float)log(p->batch), (float)log(p->m), (float)log(p->n), (float)log(p->k)},
+    };
 }
 
 void sg_product_row_name(const sg_product_row *row, char *name, size_t bytes) {

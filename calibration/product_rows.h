@@ -7,6 +7,7 @@
 #define SG_CALIBRATION_PRODUCT_ROWS_H
 
 #include "calibration/csv_table.h"
+#include "calibration/neighbours.h"
 #include "kernels/virtual/product.h"
 
 typedef struct sg_product_row {
@@ -24,8 +25,10 @@ bool sg_product_row_read(const sg_csv_table *table, size_t row, sg_product_row *
 /* Tile in a cuBLAS kernel's name: "ampere_sgemm_128x64_tn" is 128 columns by 64 rows (column-major order), "tilesize128x64x8"
  * 128 rows by 64 columns. False: the name does not tell. */
 bool sg_tile_of_kernel(const char *kernel, int16_t *rows, int16_t *columns);
-/* Tiles that at least 0.4 % of the rows of a kind, and 5 of them, use; where names tell nothing, *tiles is left as it is. */
+/* Tiles that at least 0.4 % of the rows of a kind use, the commonest first; where names tell nothing, *tiles is left as it is. */
 void sg_product_rows_tiles(const sg_product_row *const *rows, size_t n, sg_tile_kind kind, sg_tiles *tiles);
+/* The product as a shape among others, log_ratio 0. */
+sg_neighbour sg_product_point(const sg_product *product);
 /* "linear 4096x1024x1024": kind, batch where there is one, m x k x n. */
 void sg_product_row_name(const sg_product_row *row, char *name, size_t bytes);
 

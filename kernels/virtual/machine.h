@@ -52,7 +52,7 @@
     X(WAVE_SHARE, "wave_share", "", "of the SMs' idle time in a last wave that is lost")                               \
     X(PRODUCT_TRAFFIC_SHARE, "product_traffic_share", "", "share of the bandwidth of operands read and written once")  \
     X(PRODUCT_JOIN, "product_join", "", "power that joins compute and traffic time of a tile, > 1")                    \
-    X(DRIFT_LENGTH, "drift_length", "", "contraction, per 4 MiB of L2, at which blocks stop sharing it")               \
+    X(DRIFT_LENGTH, "drift_length", "", "contraction at which blocks stop sharing 4 MiB of L2")               \
     X(DRIFT_SHARE, "drift_share", "", "share of the bandwidth of operands read again")                                 \
     X(DRIFT_WAVES, "drift_waves", "", "... waves shorten that contraction by this power")                              \
     X(CLOCK_FADE, "clock_fade", "", "sustained / first time of long linear products, minus 1")                         \

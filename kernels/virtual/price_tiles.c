@@ -52,7 +52,7 @@ static setting make_setting(const sg_machine *m, const sg_product *p) {
         .join = value_of(m, SG_M_PRODUCT_JOIN),
         .traffic_rate = bandwidth * value_of(m, SG_M_PRODUCT_TRAFFIC_SHARE),
         .drift_rate = bandwidth * value_of(m, SG_M_DRIFT_SHARE),
-        .drift_length = value_of(m, SG_M_DRIFT_LENGTH) * l2 / DRIFT_L2_BYTES,
+        .drift_length = value_of(m, SG_M_DRIFT_LENGTH) * sqrt(l2 / DRIFT_L2_BYTES),
         .drift_waves = value_of(m, SG_M_DRIFT_WAVES),
     };
 }

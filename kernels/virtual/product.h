@@ -4,7 +4,7 @@
  *   tiles    x = batch ceil(m / r) ceil(n / c) / S,    waves w = s ceil(x) + (1 - s) max(x, 1)
  *   compute  w 2 r c (k + fill) / (P / S e),           1/e = 1 + (1/eff - 1) (128 128 / (r c))^tile_power
  *   traffic  bytes / (W traffic_share) + f again / (W drift_share),  f = 1 / (1 + (K1 / (k max(x, 1)^drift_waves))^2)
- * where `again` is what is read beyond once if no tile shares anything, K1 = drift_length x L2 / 4 MiB, P the sustained peak
+ * where `again` is what is read beyond once if no tile shares anything, K1 = drift_length sqrt(L2 / 4 MiB), P the sustained peak
  * (sg_sustained_peak) and W the bandwidth; both join by the power product_join; the fastest tile of the machine's list counts.
  * fp32 products also try contractions divided by 2, 4 and 8. docs/kernel-model.md has the measurements behind the form. */
 #ifndef SG_KERNELS_VIRTUAL_PRODUCT_H

@@ -1,0 +1,219 @@
+#include "calibration/product_model.h"
+
+#include <gsl/gsl_cdf.h>
+#include <gsl/gsl_sort.h>
+#include <gsl/gsl_statistics.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Log sd of one row around the model while fitting, at which the robust loss begins: kernel tables scatter by 3 to 6 %, and
+ * few rows of a new device should move the prior as far as they can. */
+static const double NOISE = 0.05, NOISE_OF_FEW = 0.035;
+enum { FEW_ROWS = 100 };
+/* What a model is taken to err by where nothing else is known, and how many rows that weighs. */
+static const double USUAL_SCATTER = 0.06, USUAL_WEIGHT = 4;
+/* Degrees of freedom of intervals from a prior or few rows (docs/design.md, "Evidence and intervals"). */
+static const double FREEDOM = 4;
+
+void sg_product_model_unmeasured(const sg_machine *sheet, const sg_product_prior *prior, sg_product_model *model) {
+    memset(model, 0, sizeof *model);
+    model->machine = *sheet;
+    model->machine.covariance = NULL;
+    model->prior = *prior;
+    model->scatter = USUAL_SCATTER;
+    for (size_t i = 0; i < SG_PRODUCT_TERMS; i++) {
+        sg_machine_id id = sg_product_term(i);
+        model->machine.p[id].value = isfinite(prior->mean[i]) ? sg_product_value(id, prior->mean[i]) : NAN;
+    }
+}
+
+void sg_product_model_clear(sg_product_model *model) {
+    sg_neighbours_free(model->measured);
+    free(model->residual);
+    model->measured = NULL;
+    model->residual = NULL;
+}
+
+/* ---- fitting ------------------------------------------------------------------------------------------------------- */
+
+/* With and without divided contractions: which of them a library's heuristics use is no smooth choice. */
+static sg_code fit_both(const sg_product_row *const *rows, size_t n, const sg_product_prior *prior, sg_machine *machine,
+                        sg_product_fit *fit, sg_status *status) {
+    sg_product_prior whole = *prior;
+    double noise = n < FEW_ROWS ? NOISE_OF_FEW : NOISE;
+    sg_machine undivided = *machine;
+    sg_product_fit of_undivided;
+    sg_code code = sg_product_fit_rows(rows, n, prior, noise, machine, fit, status);
+    for (size_t i = 0; i < SG_PRODUCT_TERMS; i++)
+        if (sg_product_term(i) == SG_M_SPLIT_K_S) whole.mean[i] = NAN;
+    undivided.p[SG_M_SPLIT_K_S].value = NAN;
+    if (!code) code = sg_product_fit_rows(rows, n, &whole, noise, &undivided, &of_undivided, status);
+    if (!code && of_undivided.cost <= fit->cost) {
+        *fit = of_undivided;
+        *machine = undivided;
+    }
+    return code;
+}
+
+static bool names_tell(const sg_product_row *const *rows, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (rows[i]->rows) return true;
+    return false;
+}
+
+static sg_code fit_lists(const sg_product_row *const *rows, size_t n, const sg_machine *lists, size_t n_lists,
+                         sg_product_model *model, sg_status *status) {
+    sg_machine *m = &model->machine;
+    if (names_tell(rows, n)) {
+        for (int k = 0; k < SG_TILE_KIND_COUNT; k++) sg_product_rows_tiles(rows, n, (sg_tile_kind)k, &m->tiles[k]);
+        return fit_both(rows, n, &model->prior, m, &model->fit, status);
+    }
+    const sg_machine start = *m;
+    sg_code code = fit_both(rows, n, &model->prior, m, &model->fit, status);
+    for (size_t l = 0; l < n_lists && !code; l++) {
+        sg_machine trial = start;
+        sg_product_fit fit;
+        memcpy(trial.tiles, lists[l].tiles, sizeof trial.tiles);
+        code = fit_both(rows, n, &model->prior, &trial, &fit, status);
+        if (code || fit.cost >= model->fit.cost) continue;
+        model->fit = fit;
+        *m = trial;
+    }
+    return code;
+}
+
+static sg_code price_s(const sg_machine *m, const sg_product *p, sg_priced *price, sg_status *status) {
+    return sg_price_tiles(m, p, SG_PRODUCT_BETWEEN_EVENTS, price, status);
+}
+
+static sg_code keep_shapes(const sg_product_row *const *rows, size_t n, sg_product_model *model, sg_status *status) {
+    model->measured = sg_neighbours_new(status);
+    sg_code code = model->measured ? SG_OK : SG_MACHINE;
+    for (size_t i = 0; i < n && !code; i++) {
+        sg_priced price;
+        sg_neighbour point = sg_product_point(&rows[i]->product);
+        code = price_s(&model->machine, &rows[i]->product, &price, status);
+        if (code) break;
+        point.log_ratio = (float)log(rows[i]->seconds / price.seconds);
+        code = sg_neighbours_add(model->measured, &point, status);
+    }
+    return code;
+}
+
+/* Residuals of each row without itself, how they scatter near each, and the width that holds nine of ten. */
+static sg_code judge(sg_product_model *model, sg_status *status) {
+    size_t n = model->measured->n;
+    double *size = malloc(n * sizeof *size);
+    model->residual = malloc(n * sizeof *model->residual);
+    if (!size || !model->residual) {
+        free(size);
+        return sg_fail_memory(status, n * sizeof *size, "the residuals of a fit");
+    }
+    for (size_t i = 0; i < n; i++) {
+        const sg_neighbour *p = &model->measured->point[i];
+        model->residual[i] = (double)p->log_ratio - sg_neighbours_log_ratio(model->measured, p, i + 1, NULL);
+        size[i] = fabs(model->residual[i]);
+    }
+    gsl_sort(size, 1, n);
+    model->scatter = 1.4826 * gsl_stats_median_from_sorted_data(size, 1, n);
+    for (size_t i = 0; i < n; i++) {
+        double own = model->residual[i];
+        model->residual[i] = 0; /* a row does not tell of its own neighbourhood */
+        double local = sg_neighbours_scatter(model->measured, model->residual, &model->measured->point[i],
+                                             model->scatter, USUAL_WEIGHT);
+        model->residual[i] = own;
+        size[i] = local > 0 ? fabs(own) / local : 0;
+    }
+    gsl_sort(size, 1, n);
+    model->width = gsl_stats_quantile_from_sorted_data(size, 1, n, 0.9);
+    free(size);
+    return SG_OK;
+}
+
+sg_code sg_product_model_fit(const sg_machine *sheet, const sg_product_row *const *rows, size_t n,
+                             const sg_product_prior *prior, const sg_machine *lists, size_t n_lists,
+                             sg_product_model *model, sg_status *status) {
+    sg_product_model_unmeasured(sheet, prior, model);
+    if (!n) return SG_OK;
+    sg_code code = fit_lists(rows, n, lists, n_lists, model, status);
+    if (!code) code = keep_shapes(rows, n, model, status);
+    if (!code) code = judge(model, status);
+    return code;
+}
+
+/* ---- predicting ---------------------------------------------------------------------------------------------------- */
+
+/* Variance of the log time by the parameters' covariance: the fit's, or the prior's. */
+static double parameter_variance(const sg_product_model *model, const sg_priced *price) {
+    double variance = 0;
+    const sg_product_fit *f = &model->fit;
+    if (f->n_rows) {
+        for (size_t i = 0; i < f->n_terms; i++)
+            for (size_t j = 0; j < f->n_terms; j++)
+                variance += price->by_log[f->term[i]] * price->by_log[f->term[j]] * f->covariance[i * f->n_terms + j];
+    } else {
+        for (size_t i = 0; i < SG_PRODUCT_TERMS; i++) {
+            sg_machine_id id = sg_product_term(i);
+            if (!isfinite(model->prior.mean[i])) continue;
+            double by = price->by_log[id] * sg_product_slope(id, model->machine.p[id].value);
+            variance += by * by * model->prior.covariance[i * SG_PRODUCT_TERMS + i];
+        }
+    }
+    return fmax(variance, 0) / (price->seconds * price->seconds);
+}
+
+sg_code sg_product_model_predict(const sg_product_model *model, const sg_product *product, double interval,
+                                 sg_product_prediction *prediction, sg_status *status) {
+    sg_priced price;
+    sg_code code = price_s(&model->machine, product, &price, status);
+    if (code) return code;
+    sg_neighbour shape = sg_product_point(product);
+    double log_ratio = sg_neighbours_log_ratio(model->measured, &shape, 0, NULL);
+    double variance = parameter_variance(model, &price), half;
+    double quantile = gsl_cdf_tdist_Pinv(0.5 + 0.5 * interval, FREEDOM);
+    if (model->fit.n_rows) {
+        double local = sg_neighbours_scatter(model->measured, model->residual, &shape, model->scatter, USUAL_WEIGHT);
+        /* the width is that of 90 % intervals; others in proportion */
+        double of_rows = local * model->width * quantile / gsl_cdf_tdist_Pinv(0.95, FREEDOM);
+        half = hypot(of_rows, quantile * sqrt(variance));
+    } else {
+        half = quantile * sqrt(variance + model->scatter * model->scatter);
+    }
+    prediction->seconds = price.seconds * exp(log_ratio);
+    prediction->low = prediction->seconds * exp(-half);
+    prediction->high = prediction->seconds * exp(half);
+    return SG_OK;
+}
+
+/* ---- what to measure ----------------------------------------------------------------------------------------------- */
+
+static double distance2(const sg_product *a, const sg_product *b) {
+    double d[] = {log(a->batch / b->batch), log(a->m / b->m), log(a->n / b->n), log(a->k / b->k),
+                  a->kind == b->kind ? 0 : 8};
+    double sum = 0;
+    for (size_t i = 0; i < sizeof d / sizeof *d; i++) sum += d[i] * d[i];
+    return sum;
+}
+
+size_t sg_product_calibration_rows(const sg_product_row *const *rows, size_t n_rows, size_t n, bool *chosen) {
+    memset(chosen, 0, n_rows * sizeof *chosen);
+    size_t candidates = n_rows < 4 * n ? n_rows : 4 * n, count = 0;
+    while (count < n && count < candidates) {
+        size_t best = n_rows;
+        double farthest = -1;
+        for (size_t i = 0; i < candidates; i++) {
+            if (chosen[i]) continue;
+            double nearest = INFINITY;
+            for (size_t j = 0; j < candidates; j++)
+                if (chosen[j]) nearest = fmin(nearest, distance2(&rows[i]->product, &rows[j]->product));
+            if (nearest > farthest) {
+                farthest = nearest;
+                best = i;
+            }
+        }
+        chosen[best] = true;
+        count++;
+    }
+    return count;
+}
