@@ -1,5 +1,6 @@
 /* validate: predictions beside published and field measurements. */
 #include "calibration/config_dir.h"
+#include "calibration/product_rows.h"
 #include "cli/commands.h"
 #include "cli/show.h"
 #include "cli/validating.h"
@@ -27,7 +28,8 @@ static sg_code collectives(const sg_csv_table *table, const sg_args *args, const
 static sg_code kernels(const sg_csv_table *table, const sg_args *args, const sg_validate_options *options,
                        sg_validation *into, sg_status *status) {
     (void)args;
-    return sg_validate_memory_bound(table, options, into, status);
+    return sg_product_rows_are(table) ? sg_validate_gemm(table, options, into, status)
+                                      : sg_validate_memory_bound(table, options, into, status);
 }
 
 /* The models that rows of steps name: --configs, or those that ship. */
@@ -63,7 +65,7 @@ static sg_code reports(const sg_csv_table *table, const sg_args *args, const sg_
 }
 
 static const kind kinds[] = {
-    {offsetof(sg_args, kernels), {"memory_bound.csv"}, kernels},
+    {offsetof(sg_args, kernels), {"gemm.csv", "memory_bound.csv"}, kernels},
     {offsetof(sg_args, step_files), {"transformers.csv"}, steps},
     {offsetof(sg_args, parallel), {"gpt_a100_parallel.csv"}, parallel},
     {offsetof(sg_args, collectives), {"allreduce.csv"}, collectives},
