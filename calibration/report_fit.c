@@ -84,7 +84,7 @@ static const double REPORT_LOG_SD = 0.10;
 /* ... and hosts differ in what a call costs them: 12-36 us in launch-bound trainings of nine hosts. */
 static const double HOST_LOG_SD = 0.35;
 /* n reports of one GPU and policy weigh as much as this many. */
-static const double REPEATED_WEIGHT = 1.5;
+static const double REPEATED_WEIGHT = 2;
 
 const sg_report_term *sg_report_terms(size_t *n) {
     *n = TERMS;

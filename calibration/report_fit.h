@@ -2,7 +2,7 @@
  *
  * A handful of numbers that data sheets do not tell (what share of its peak a class of ops reaches inside a step, what the
  * host spends per call) are fitted to reports of whole steps: maximum a posteriori, with textbook values from kernel
- * measurements as the prior, through the walk's own derivatives. Reports of one GPU and policy count as one and a half,
+ * measurements as the prior, through the walk's own derivatives. Reports of one GPU and policy count as two,
  * however many they are: they share their machine, their host and their author. */
 #ifndef SG_CALIBRATION_REPORT_FIT_H
 #define SG_CALIBRATION_REPORT_FIT_H
