@@ -89,6 +89,20 @@ static bool has_own_optimizer(const sg_plan_request *r) {
     return true;
 }
 
+/* LeRobot takes lists in brackets, which would have to be quoted twice. */
+static bool has_lists(const sg_plan_request *r) {
+    for (size_t i = 0; i < r->policy.n_settings; i++)
+        if (strchr(r->policy.settings[i].value, ',')) return true;
+    return false;
+}
+
+/* A policy of LeRobot, trained as LeRobot trains it. */
+static bool is_lerobots(const sg_plan_request *r, const char *policy) {
+    if (!sg_framework_runs(r->policy.framework)) return false;
+    if (strcmp(policy, "diffusion") == 0) return !has_lists(r);
+    return strcmp(policy, "act") == 0 || base_of(policy);
+}
+
 static void train_arguments(text *t, const sg_plan_request *r, const sg_training *training, const sg_offer_answer *a) {
     char name[112];
     const char *base = base_of(training->policy);
@@ -113,7 +127,7 @@ static void train_arguments(text *t, const sg_plan_request *r, const sg_training
 void sg_plan_command(const sg_plan_request *request, const sg_training *training, sg_offer_answer *a) {
     a->command[0] = 0;
     if (strcmp(a->provider, "Hugging Face Jobs") != 0) return;
-    if (strcmp(training->policy, "act") != 0 && !base_of(training->policy)) return;
+    if (!is_lerobots(request, training->policy)) return;
     if (!has_own_optimizer(request)) return;
     /* the run is killed at its time limit: the upper bound, in whole hours */
     long long hours = (long long)ceil(fmin(a->wall_clock_s.high, 3e7) / 3600);

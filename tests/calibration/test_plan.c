@@ -149,6 +149,7 @@ static void test_answers(void **state) {
         assert_true(o->cost_usd.low <= o->cost_usd.value && o->cost_usd.value <= o->cost_usd.high);
         if (i) assert_true(o->cost_usd.value >= a.offers[i - 1].cost_usd.value);
         assert_int_equal(o->evidence, SG_EVIDENCE_DATA_SHEET);
+        assert_int_equal(o->host_evidence, SG_EVIDENCE_DATA_SHEET);
         assert_true(o->limited_by[0] != 0);
         assert_string_equal(o->price_date, "2026-08-22");
         assert_contains(o->command, o->name);
@@ -161,6 +162,29 @@ static void test_answers(void **state) {
     assert_contains(a.recommendation, a.offers[0].name);
     assert_contains(a.offers[0].command, "--policy.dim_model=64");
     assert_null(strstr(a.offers[0].command, "cameras"));
+    sg_plan_clear(&a);
+}
+
+/* A command is given where LeRobot's own would train just that. */
+static void test_commands(void **state) {
+    (void)state;
+    static const sg_setting keypoints = {"spatial_softmax_num_keypoints", "16", "test"};
+    static const sg_setting crop = {"crop_shape", "84,84", "test"};
+    sg_plan_request r = small_request();
+    sg_plan_answer a;
+    r.policy = (sg_policy_request){.policy = "diffusion", .batch = 4, .settings = &keypoints, .n_settings = 1};
+    plan(&r, &a);
+    assert_contains(offer_of(&a, "t4-small")->command,
+                    "--policy.type=diffusion --policy.spatial_softmax_num_keypoints=16");
+    sg_plan_clear(&a);
+    r.policy.settings = &crop;
+    plan(&r, &a);
+    assert_string_equal(offer_of(&a, "t4-small")->command, "");
+    sg_plan_clear(&a);
+    r.policy.settings = &keypoints;
+    r.policy.framework = SG_FRAMEWORK_JAX;
+    plan(&r, &a);
+    assert_string_equal(offer_of(&a, "t4-small")->command, "");
     sg_plan_clear(&a);
 }
 
@@ -397,6 +421,7 @@ int main(void) {
         cmocka_unit_test(test_offers),
         cmocka_unit_test(test_shipped_offers),
         cmocka_unit_test(test_durations),
+        cmocka_unit_test(test_commands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
