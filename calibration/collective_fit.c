@@ -35,6 +35,10 @@ typedef struct fitting {
     double prior[LAW];
 } fitting;
 
+static size_t terms_of(const fitting *f) {
+    return LAW + PER_RANKS * (size_t)f->n_ranks;
+}
+
 const char *sg_collective_row_read(const sg_csv_table *table, size_t line, sg_collective_row *row) {
     double ranks, us;
     if (!sg_csv_table_number(table, line, "ranks", &ranks) || ranks < 2 || ranks > 1e6 || ranks != floor(ranks))
@@ -61,7 +65,7 @@ static void set_machine(const fitting *f, const double *x) {
 
 static sg_code evaluate(const double *x, double *residual, double *jacobian, void *user, sg_status *status) {
     fitting *f = user;
-    size_t terms = (size_t)(LAW + PER_RANKS * f->n_ranks);
+    size_t terms = terms_of(f);
     bool on_switch = f->machine->link.topology == SG_TOPOLOGY_SWITCH;
     set_machine(f, x);
     memset(jacobian, 0, sizeof *jacobian * terms * (f->n + terms));
@@ -100,7 +104,7 @@ static void take_result(const fitting *f, const double *covariance, size_t terms
 }
 
 static sg_code solve(fitting *f, const char *source, sg_status *status) {
-    size_t terms = (size_t)(LAW + PER_RANKS * f->n_ranks);
+    size_t terms = terms_of(f);
     double x[LAW + PER_RANKS * SG_LINK_RANKS] = {0};
     double *covariance = calloc(terms * terms, sizeof *covariance);
     if (!covariance) return sg_fail_memory(status, terms * terms * sizeof *covariance, "the fit of collectives");
@@ -178,23 +182,31 @@ static sg_code leave_out(const sg_collective_row *rows, size_t n, const sg_machi
     return code;
 }
 
+/* of_size: room for n. */
+static double spread_of_size(const sg_collective_row *rows, const double *residual, size_t n, int size,
+                             double *of_size) {
+    enum { LEAST_ROWS = 10 };
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        if (sg_link_size(rows[i].bytes) == size && isfinite(residual[i])) of_size[count++] = residual[i];
+    gsl_sort(of_size, 1, count);
+    return count >= LEAST_ROWS ? gsl_stats_quantile_from_sorted_data(of_size, 1, count, 0.9) : 0;
+}
+
 sg_code sg_collective_left_out(const sg_collective_row *rows, size_t n, const sg_machine *machine,
                                double spread[SG_LINK_SIZES], sg_status *status) {
-    enum { FOLDS = 5, LEAST_ROWS = 10 };
+    enum { FOLDS = 5 };
     sg_collective_row *seen = calloc(n ? n : 1, sizeof *seen);
     double *residual = calloc(n ? n : 1, sizeof *residual), *of_size = calloc(n ? n : 1, sizeof *of_size);
-    sg_code code = SG_OK;
-    if (!seen || !residual || !of_size) code = sg_fail_memory(status, n * sizeof *seen, "the rows of a fit");
-    for (size_t i = 0; i < n && !code; i++) residual[i] = NAN;
-    for (int fold = 0; fold < FOLDS && !code; fold++)
-        code = leave_out(rows, n, machine, fold, FOLDS, seen, residual, status);
-    for (int size = 0; size < SG_LINK_SIZES && !code; size++) {
-        size_t count = 0;
-        for (size_t i = 0; i < n; i++)
-            if (sg_link_size(rows[i].bytes) == size && isfinite(residual[i])) of_size[count++] = residual[i];
-        gsl_sort(of_size, 1, count);
-        spread[size] = count >= LEAST_ROWS ? gsl_stats_quantile_from_sorted_data(of_size, 1, count, 0.9) : 0;
-    }
+    sg_code code = seen && residual && of_size ? SG_OK : SG_MACHINE;
+    if (seen && residual && of_size) {
+        for (size_t i = 0; i < n; i++) residual[i] = NAN;
+        for (int fold = 0; fold < FOLDS && !code; fold++)
+            code = leave_out(rows, n, machine, fold, FOLDS, seen, residual, status);
+        for (int size = 0; size < SG_LINK_SIZES && !code; size++)
+            spread[size] = spread_of_size(rows, residual, n, size, of_size);
+    } else
+        (void)sg_fail_memory(status, n * sizeof *seen, "the rows of a fit");
     free(seen);
     free(residual);
     free(of_size);

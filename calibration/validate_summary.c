@@ -190,10 +190,14 @@ sg_code sg_validate_summarise(const sg_validation *validation, sg_validate_summa
     size_t rows = validation->n;
     if (!rows) return SG_OK;
     summing s = {.rows = calloc(rows, sizeof *s.rows), .error = calloc(rows, sizeof *s.error), .status = status};
+    if (!s.rows || !s.error) {
+        free(s.rows);
+        free(s.error);
+        return sg_fail_memory(status, rows * sizeof *s.rows, "the summary of a validation");
+    }
     sg_code code = SG_OK;
-    if (!s.rows || !s.error) code = sg_fail_memory(status, rows * sizeof *s.rows, "the summary of a validation");
-    for (size_t i = 0; i < rows && !code; i++) s.rows[i] = (ordered){&validation->rows[i], i};
-    if (!code) qsort(s.rows, rows, sizeof *s.rows, by_device);
+    for (size_t i = 0; i < rows; i++) s.rows[i] = (ordered){&validation->rows[i], i};
+    qsort(s.rows, rows, sizeof *s.rows, by_device);
     for (size_t i = 0, k; i < rows && !code; i += k) {
         k = same(s.rows + i, rows - i, false, false);
         code = summarise_class(&s, s.rows + i, k);

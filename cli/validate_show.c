@@ -29,7 +29,7 @@ sg_code sg_validating_skipped(const sg_validating *v, sg_skipped **skipped, size
     size_t count = 0;
     for (size_t i = 0; i < v->validation.n; i++) count += !sg_validated_scored(&v->validation.rows[i]);
     if (!count) return SG_OK;
-    const sg_validated **row = calloc(count, sizeof *row);
+    const sg_validated **row = calloc(count, sizeof(const sg_validated *));
     sg_skipped *out = calloc(count, sizeof *out);
     if (!row || !out) {
         free(row);
