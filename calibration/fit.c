@@ -1,6 +1,7 @@
 #include "calibration/fit.h"
 
 #include "calibration/fit_laws.h"
+#include "calibration/fit_links.h"
 #include "calibration/fit_probe.h"
 #include "calibration/fit_rates.h"
 #include "calibration/fit_shapes.h"
@@ -150,6 +151,7 @@ static sg_code fit_points(sg_fit *fit, const sg_run *run, const sg_point *const 
     sg_code code = sg_fit_rates(points, n, origin, &fit->machine, status);
     if (code == SG_OK) code = sg_fit_shapes(points, n, &fit->machine, status);
     if (code == SG_OK) code = read_constants(points, n, origin, &fit->machine, status);
+    if (code == SG_OK) code = sg_fit_links(run, origin, &fit->machine, status);
     if (code == SG_OK && options->probe_file) code = sg_fit_probe(options->probe_file, fit, status);
     if (code == SG_OK) code = sg_fit_laws(fit, points, n, status);
     if (code == SG_OK) code = sg_fit_observed(options->observed, options->n_observed, fit, status);
