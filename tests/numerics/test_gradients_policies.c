@@ -35,8 +35,8 @@ static int check(sg_small which, const sg_small_setting *setting, int64_t accumu
     return wrong;
 }
 
-/* Convolutions in double loops take their time: ACT in one eager and one native setting, its variant and diffusion in one. (The plain one's
- * profiles are compared with each other in test_walks_agree.c.) */
+/* Convolutions in double loops take their time: ACT in one eager and one native setting, its variant and diffusion in one. (The
+ * plain one's profiles are compared with each other in test_walks_agree.c.) pi has many weights. */
 static bool worth_it(sg_small which, int setting) {
     bool native_cpu = setting == SG_SMALL_SETTINGS - 1;
     switch (which) {
@@ -45,6 +45,10 @@ static bool worth_it(sg_small which, int setting) {
     case SG_SMALL_ACT_PRE_NORM:
     case SG_SMALL_DIFFUSION_GROUP: return native_cpu;
     case SG_SMALL_ACT_PLAIN: return false;
+    case SG_SMALL_PI0:
+    case SG_SMALL_PI05: return setting == 0 || native_cpu;
+    case SG_SMALL_PI05_AGAIN: return false; /* the same to the bit: test_checkpointing.c */
+    case SG_SMALL_PI05_EXPERT: return setting == 2;
     default: return true;
     }
 }
