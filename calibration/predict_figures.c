@@ -273,14 +273,20 @@ static double known(const sg_machine *m, sg_machine_id id) {
     return isfinite(m->p[id].value) ? m->p[id].value : 0;
 }
 
+/* Of the peak, what can grow with the cameras: all but weights and optimizer state. */
+static double share_of_batch(const sg_memory_peak *peak) {
+    double fixed = (double)peak->by_role[SG_ROLE_WEIGHT] + (double)peak->by_role[SG_ROLE_OPTIMIZER];
+    return peak->allocated_bytes > 0 ? fmax(0, 1 - fixed / (double)peak->allocated_bytes) : 1;
+}
+
 static sg_figure memory_figure(const sg_predict_work *w, double bytes, double walk_log_sd, bool with_context) {
     const sg_machine *m = &w->machine;
     double by_log[SG_M_COUNT] = {0};
     by_log[SG_M_WORKSPACE_BYTES] = known(m, SG_M_WORKSPACE_BYTES);
     if (with_context) by_log[SG_M_CONTEXT_BYTES] = known(m, SG_M_CONTEXT_BYTES);
     double total = bytes + by_log[SG_M_WORKSPACE_BYTES] + by_log[SG_M_CONTEXT_BYTES];
-    double inputs = 0;
-    if (!w->options->cameras_known && w->training->cameras > 0) inputs += CAMERAS_LOG_SD * CAMERAS_LOG_SD;
+    double inputs = 0, of_cameras = CAMERAS_LOG_SD * share_of_batch(&w->walked.peak);
+    if (!w->options->cameras_known && w->training->cameras > 0) inputs += of_cameras * of_cameras;
     if (!w->options->language_known && strcmp(w->training->policy, "smolvla") == 0)
         inputs += LANGUAGE_MEMORY_LOG_SD * LANGUAGE_MEMORY_LOG_SD;
     sg_log_sd parts = {sqrt(sg_machine_log_variance(m, by_log, total)), walk_log_sd, sqrt(inputs)};
