@@ -76,45 +76,65 @@ static void load(fleet *f) {
     sg_names_clear(&names);
 }
 
-/* Parts by themselves, on the first machine. */
-static void parts(const char *policy, const fleet *f) {
-    double build[REPEATS], record[REPEATS], price[REPEATS], walk[REPEATS];
+enum { BUILD, RECORD, PRICE, WALK, DERIVATIVES, PARTS };
+
+/* Median seconds of each part by itself, on the first machine. */
+static void time_parts(const char *policy, const fleet *f, double seconds[PARTS], size_t *moves, size_t *durations) {
+    double values[PARTS][REPEATS];
     const sg_policy_request request = {.policy = policy, .device_class = SG_DEVICE_CLASS_CUDA, .ranks = 2};
     sg_status status;
-    size_t moves = 0, durations = 0;
+    sg_machine m = f->machine[0];
+    for (int k = 0; k < SG_M_COUNT; k++) /* every parameter is needed: no framework's numbers were added */
+        if (!(m.p[k].value > 0)) m.p[k].value = 1;
     for (int i = 0; i < REPEATS; i++) {
+        enum { WALKS = 20 };
         sg_training *t;
         sg_course *course;
         sg_tape_prices *prices;
-        sg_walked walked;
+        sg_replay *replay;
+        sg_replayed replayed;
         double at = now_s();
         check(sg_policy_build(&request, &t, &status), policy, &status);
-        build[i] = now_s() - at;
+        values[BUILD][i] = now_s() - at;
         at = now_s();
         check(sg_course_open(t, &(sg_course_options){.caching = true}, &course, &status), policy, &status);
-        record[i] = now_s() - at;
+        values[RECORD][i] = now_s() - at;
+        const sg_tape *tape = sg_course_tape(course);
         at = now_s();
-        sg_machine m = f->machine[0];
-        for (int k = 0; k < SG_M_COUNT; k++) /* every parameter is needed: no framework's numbers were added */
-            if (!(m.p[k].value > 0)) m.p[k].value = 1;
-        check(sg_tape_price(sg_course_tape(course), &m, &prices, &status), policy, &status);
-        price[i] = now_s() - at;
+        check(sg_tape_price(tape, &m, &prices, &status), policy, &status);
+        values[PRICE][i] = now_s() - at;
+        check(sg_replay_open(tape, &replay, &status), policy, &status);
         at = now_s();
-        enum { WALKS = 20 };
         for (int k = 0; k < WALKS; k++)
-            check(sg_course_walk(course, prices, 1, 1e-5, &walked, &status), policy, &status);
-        walk[i] = (now_s() - at) / WALKS;
-        moves = sg_course_tape(course)->n_moves;
-        durations = sg_course_tape(course)->n_durations;
+            check(sg_replay_times(replay, prices, 1, 1e-5, &replayed, &status), policy, &status);
+        values[WALK][i] = (now_s() - at) / WALKS;
+        at = now_s();
+        for (int k = 0; k < WALKS; k++)
+            check(sg_replay_run(replay, prices, 1, 1e-5, &replayed, &status), policy, &status);
+        values[DERIVATIVES][i] = (now_s() - at) / WALKS - values[WALK][i];
+        *moves = tape->n_moves;
+        *durations = tape->n_durations;
+        sg_replay_close(replay);
         sg_tape_prices_close(prices);
         sg_course_close(course);
         sg_training_free(t);
     }
-    (void)printf(
-        "  once: build %.2f ms, record %.2f ms (%zu moves, %zu unique durations); per machine: prices %.0f us; "
-        "replay with derivatives %.1f us\n",
-        1e3 * median(build, REPEATS), 1e3 * median(record, REPEATS), moves, durations, 1e6 * median(price, REPEATS),
-        1e6 * median(walk, REPEATS));
+    for (int k = 0; k < PARTS; k++) seconds[k] = median(values[k], REPEATS);
+}
+
+/* each_s: a whole prediction when everything that can be kept is there. */
+static void parts(const char *policy, const fleet *f, double each_s) {
+    double s[PARTS];
+    size_t moves = 0, durations = 0;
+    time_parts(policy, f, s, &moves, &durations);
+    double rest_s = each_s - s[WALK] - s[DERIVATIVES];
+    (void)printf("  once per batch: build %.2f ms, walk and memory %.2f ms (%zu moves); once per machine: %zu prices "
+                 "%.0f us\n",
+                 1e3 * s[BUILD], 1e3 * s[RECORD], moves, durations, 1e6 * s[PRICE]);
+    (void)printf("  each: replay %.1f us (%.0f %%), derivatives %.1f us (%.0f %%), machine and intervals %.1f us "
+                 "(%.0f %%); the first costs %.0f times as much\n",
+                 1e6 * s[WALK], 100 * s[WALK] / each_s, 1e6 * s[DERIVATIVES], 100 * s[DERIVATIVES] / each_s,
+                 1e6 * rest_s, 100 * rest_s / each_s, (s[BUILD] + s[RECORD] + s[PRICE] + each_s) / each_s);
 }
 
 /* One machine after another, and numbers of ranks, so that nothing is asked twice in a row. */
@@ -176,7 +196,7 @@ int main(int argc, char **argv) {
         const char *policy = argc > 2 ? argv[i + 2] : all[i];
         double each = predictions(policy, f);
         (void)printf("%s: %.0f predictions per second, %.1f us each\n", policy, 1 / each, 1e6 * each);
-        parts(policy, f);
+        parts(policy, f, each);
         sweep(policy, f);
     }
     for (size_t i = 0; i < f->n; i++) sg_machine_clear(&f->machine[i]);

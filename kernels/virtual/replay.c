@@ -18,7 +18,8 @@ typedef struct sg_parts {
 struct sg_replay {
     const sg_tape *tape;
     sg_clocks clocks;
-    double *seconds; /* per duration */
+    double *seconds;       /* per duration */
+    sg_priced *collective; /* of durations that are collectives, in their order */
     double *reading;
     uint8_t *did;            /* per move */
     sg_stretched *stretched; /* of launches beside collectives, in order */
@@ -35,7 +36,10 @@ sg_code sg_replay_open(const sg_tape *tape, sg_replay **replay, sg_status *statu
     sg_replay *r = *replay = calloc(1, sizeof *r);
     if (!r) return sg_fail_memory(status, sizeof *r, "a replay");
     r->tape = tape;
+    size_t collectives = 0;
+    for (size_t i = 0; i < tape->n_durations; i++) collectives += tape->durations[i].kind == SG_DURATION_COLLECTIVE;
     r->seconds = calloc(tape->n_durations + 1, sizeof *r->seconds);
+    r->collective = calloc(collectives + 1, sizeof *r->collective);
     r->reading = calloc(tape->n_readings + 1, sizeof *r->reading);
     r->did = calloc(tape->n_moves + 1, sizeof *r->did);
     r->stretched = calloc(tape->n_launches + 1, sizeof *r->stretched);
@@ -48,8 +52,8 @@ sg_code sg_replay_open(const sg_tape *tape, sg_replay **replay, sg_status *statu
     r->weight = calloc(tape->n_durations + 1, sizeof *r->weight);
     for (size_t i = 0; i < tape->n_readings; i++)
         if ((int)tape->part[i] >= r->n_parts) r->n_parts = (int)tape->part[i] + 1;
-    if (r->seconds && r->reading && r->did && r->stretched && r->coefficient && r->clocks.event && r->clocks.active &&
-        r->of_event && r->of_interval && r->weight)
+    if (r->seconds && r->collective && r->reading && r->did && r->stretched && r->coefficient && r->clocks.event &&
+        r->clocks.active && r->of_event && r->of_interval && r->weight)
         return SG_OK;
     sg_replay_close(r);
     *replay = NULL;
@@ -59,6 +63,7 @@ sg_code sg_replay_open(const sg_tape *tape, sg_replay **replay, sg_status *statu
 void sg_replay_close(sg_replay *r) {
     if (!r) return;
     free(r->seconds);
+    free(r->collective);
     free(r->reading);
     free(r->did);
     free(r->stretched);
@@ -73,15 +78,15 @@ void sg_replay_close(sg_replay *r) {
 
 static sg_code price_collectives(sg_replay *r, const sg_tape_prices *prices, int ranks, sg_status *status) {
     const sg_tape *t = r->tape;
+    sg_priced *price = r->collective;
     memcpy(r->seconds, prices->seconds, t->n_durations * sizeof *r->seconds);
     for (size_t i = SG_TAPE_HOST_DURATIONS; i < t->n_durations && t->n_collectives; i++) {
         const sg_duration *d = &t->durations[i];
         if (d->kind != SG_DURATION_COLLECTIVE) continue;
-        sg_priced price;
         sg_code code =
-            sg_price_collective(&prices->machine, (sg_collective_kind)d->which, d->bytes, ranks, &price, status);
+            sg_price_collective(&prices->machine, (sg_collective_kind)d->which, d->bytes, ranks, price, status);
         if (code) return code;
-        r->seconds[i] = price.seconds;
+        r->seconds[i] = price++->seconds;
     }
     return SG_OK;
 }
@@ -238,29 +243,21 @@ static bool weighs(const sg_replay *r, size_t duration) {
     return false;
 }
 
-static sg_code sum_up(const sg_replay *r, const sg_tape_prices *prices, int ranks, const back *b, sg_replayed *out,
-                      sg_status *status) {
-    memset(out->by_log, 0, sizeof out->by_log);
+static void sum_up(const sg_replay *r, const sg_tape_prices *prices, const back *b, sg_replayed *out) {
+    const sg_priced *collective = r->collective;
     for (size_t i = 0; i < r->tape->n_durations; i++) {
+        bool exchange = r->tape->durations[i].kind == SG_DURATION_COLLECTIVE;
+        const double *by_log = exchange ? collective++->by_log : NULL;
         if (!weighs(r, i)) continue;
-        const sg_duration *d = &r->tape->durations[i];
-        if (d->kind != SG_DURATION_COLLECTIVE) {
-            for (uint32_t k = prices->first[i]; k < prices->first[i + 1]; k++)
-                spread(r, i, prices->id[k], prices->by_log[k], out);
-            continue;
-        }
-        sg_priced price;
-        sg_code code =
-            sg_price_collective(&prices->machine, (sg_collective_kind)d->which, d->bytes, ranks, &price, status);
-        if (code) return code;
-        for (int id = 0; id < SG_M_COUNT; id++)
-            if (price.by_log[id] != 0) spread(r, i, id, price.by_log[id], out);
+        for (uint32_t k = prices->first[i]; k < prices->first[i + 1]; k++)
+            spread(r, i, prices->id[k], prices->by_log[k], out);
+        for (int id = 0; exchange && id < SG_M_COUNT; id++)
+            if (by_log[id] != 0) spread(r, i, id, by_log[id], out);
     }
     for (int p = 0; p < r->n_parts; p++) {
         out->by_log[p][SG_M_OVERLAP_STRETCH] += part_of(&b->log_stretch, p);
         out->by_log[p][SG_M_COLLECTIVE_STRETCH] += part_of(&b->log_collective_stretch, p);
     }
-    return SG_OK;
 }
 
 static void backward(sg_replay *r, back *b) {
@@ -290,16 +287,25 @@ static void rewind_clocks(sg_replay *r, const sg_machine *machine) {
     r->sums = (sg_virtual_report){0};
 }
 
-sg_code sg_replay_run(sg_replay *r, const sg_tape_prices *prices, int ranks, double idle_scale, sg_replayed *replayed,
-                      sg_status *status) {
+sg_code sg_replay_times(sg_replay *r, const sg_tape_prices *prices, int ranks, double idle_scale, sg_replayed *replayed,
+                        sg_status *status) {
     sg_code code = price_collectives(r, prices, ranks, status);
     if (code) return code;
-    back b;
     rewind_clocks(r, &prices->machine);
     forward(r, idle_scale);
-    backward(r, &b);
     replayed->report = r->sums;
     replayed->reading = r->reading;
     replayed->event = r->clocks.event;
-    return sum_up(r, prices, ranks, &b, replayed, status);
+    memset(replayed->by_log, 0, sizeof replayed->by_log);
+    return SG_OK;
+}
+
+sg_code sg_replay_run(sg_replay *r, const sg_tape_prices *prices, int ranks, double idle_scale, sg_replayed *replayed,
+                      sg_status *status) {
+    sg_code code = sg_replay_times(r, prices, ranks, idle_scale, replayed, status);
+    if (code) return code;
+    back b;
+    backward(r, &b);
+    sum_up(r, prices, &b, replayed);
+    return SG_OK;
 }

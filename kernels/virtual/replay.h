@@ -37,5 +37,8 @@ void sg_replay_close(sg_replay *replay);
  * replay until its next run. */
 sg_code sg_replay_run(sg_replay *replay, const sg_tape_prices *prices, int ranks, double idle_scale,
                       sg_replayed *replayed, sg_status *status);
+/* The same without derivatives, which stay zero. */
+sg_code sg_replay_times(sg_replay *replay, const sg_tape_prices *prices, int ranks, double idle_scale,
+                        sg_replayed *replayed, sg_status *status);
 
 #endif
