@@ -47,17 +47,32 @@ typedef struct work {
     sg_machine trial;
 } work;
 
+/* A step of the solver may go anywhere; no parameter is further from its prior than this factor. */
+static const double FURTHEST_LOG = 6;
+
+/* predicted / measured - 1, but above 1 its logarithm, which has the same slope there: a time that cannot be (a clock that
+ * jumped) then pulls no more than its distance in orders of magnitude. */
+static double residual_of(double ratio, double *slope) {
+    *slope = ratio > 1 ? 1 / ratio : 1;
+    return ratio > 1 ? log(ratio) : ratio - 1;
+}
+
 static sg_code evaluate(const double *x, double *residual, double *jacobian, void *user, sg_status *status) {
     work *w = user;
-    for (size_t j = 0; j < w->n_terms; j++) w->trial.p[w->term[j]].value = exp(x[j]);
+    bool bound[MOST_TERMS];
+    for (size_t j = 0; j < w->n_terms; j++) {
+        double away = x[j] - w->centre[j];
+        bound[j] = !(fabs(away) < FURTHEST_LOG);
+        w->trial.p[w->term[j]].value = exp(bound[j] ? w->centre[j] + (away > 0 ? FURTHEST_LOG : -FURTHEST_LOG) : x[j]);
+    }
     memset(jacobian, 0, (w->n + w->n_terms) * w->n_terms * sizeof *jacobian);
     for (size_t i = 0; i < w->n; i++) {
-        double seconds, slope[SG_M_COUNT];
-        sg_code code = sg_machine_price_alone(&w->trial, sg_kernel_row_op(&w->rows[i]), &seconds, slope, status);
+        double seconds, by_log[SG_M_COUNT], slope;
+        sg_code code = sg_machine_price_alone(&w->trial, sg_kernel_row_op(&w->rows[i]), &seconds, by_log, status);
         if (code) return code;
-        residual[i] = (seconds / w->rows[i].seconds - 1) / w->row_sd;
+        residual[i] = residual_of(seconds / w->rows[i].seconds, &slope) / w->row_sd;
         for (size_t j = 0; j < w->n_terms; j++)
-            jacobian[i * w->n_terms + j] = slope[w->term[j]] / w->rows[i].seconds / w->row_sd;
+            if (!bound[j]) jacobian[i * w->n_terms + j] = slope * by_log[w->term[j]] / w->rows[i].seconds / w->row_sd;
     }
     for (size_t j = 0; j < w->n_terms; j++) {
         residual[w->n + j] = (x[j] - w->centre[j]) / w->spread[j];
@@ -106,7 +121,7 @@ static double scatter_of(work *w, const double *x, sg_status *status) {
 static void store(const work *w, const double *x, const double *covariance, const char *origin, sg_machine *machine) {
     for (size_t i = 0; i < w->n_terms; i++) {
         sg_machine_parameter *p = &machine->p[w->term[i]];
-        p->value = exp(x[i]);
+        p->value = exp(fmax(w->centre[i] - FURTHEST_LOG, fmin(x[i], w->centre[i] + FURTHEST_LOG)));
         p->log_sd = sqrt(covariance[i * w->n_terms + i]);
         p->evidence = SG_EVIDENCE_CALIBRATED;
         p->group = 0;

@@ -157,6 +157,26 @@ static void test_few_rows(void **state) {
     sg_machine_clear(&m);
 }
 
+/* Times that cannot be (a clock that jumped) end in a fit or in a reason, never in a value that is none. */
+static void test_impossible_times(void **state) {
+    (void)state;
+    static const double factors[] = {1e-9, 1e9, 1e-3, 1};
+    for (size_t k = 0; k < sizeof factors / sizeof *factors; k++) {
+        sg_machine true_one = truth(), m = sheet("rtx-3090");
+        sg_kernel_row rows[3 * N_OPS];
+        size_t n = make_rows(&true_one, 3, 0.02, 0, rows);
+        for (size_t i = 0; i < n; i += 2) rows[i].seconds *= factors[k];
+        fit(rows, n, &m, NULL);
+        for (int i = 0; i < SG_M_COUNT; i++) {
+            const sg_machine_parameter *p = &m.p[i];
+            if (!(isnan(p->value) || (p->value > 0 && isfinite(p->value))) || !isfinite(p->log_sd))
+                fail_msg("times 1, %g: %s is %g, log sd %g", factors[k], sg_machine_key((sg_machine_id)i), p->value,
+                         p->log_sd);
+        }
+        sg_machine_clear(&m);
+    }
+}
+
 static sg_csv_table table_of(const char *text) {
     char *path = NULL;
     if (asprintf(&path, "/tmp/stepgauge-rows-%d.csv", (int)getpid()) < 0) fail();
@@ -263,6 +283,7 @@ int main(void) {
         cmocka_unit_test(test_recovers_what_is_true),
         cmocka_unit_test(test_odd_rows),
         cmocka_unit_test(test_few_rows),
+        cmocka_unit_test(test_impossible_times),
         cmocka_unit_test(test_tables),
         cmocka_unit_test(test_ops_of_rows),
         cmocka_unit_test(test_prior_from_relatives),
