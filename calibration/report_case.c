@@ -30,8 +30,10 @@ static const struct {
 
 static sg_code load_machine(sg_report_case *one, const char *config_dir, sg_status *status) {
     sg_code code = SG_NO;
+    char name[SG_REPORT_TEXT]; /* brackets hold remarks: "A100 (Colab Pro)" */
+    (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(one->row.hardware, "("), one->row.hardware);
     if (!one->row.no_machine[0])
-        code = sg_machine_match(config_dir, "cuda", one->row.hardware, one->row.memory_bytes, &one->machine, status);
+        code = sg_machine_match(config_dir, one->row.device_class, name, one->row.memory_bytes, &one->machine, status);
     one->has_machine = code == SG_OK;
     if (code == SG_OK || code == SG_MACHINE) return code;
     if (!one->row.no_machine[0])
@@ -84,6 +86,22 @@ static void ask_siblings(const sg_report_cases *cases, sg_report_case *one) {
         teller = other;
     }
     if (teller) take_over(&one->row, &teller->row);
+}
+
+/* One batch size of one source, policy and data set, on whichever GPU. */
+static void ask_batch(const sg_report_cases *cases, sg_report_case *one) {
+    int64_t batch = 0;
+    if (one->row.request.batch > 0 || !one->source[0]) return;
+    for (size_t i = 0; i < cases->n; i++) {
+        const sg_report_case *other = &cases->items[i];
+        int64_t b = other->row.request.batch;
+        if (b <= 0 || strcmp(other->source, one->source) != 0 || strcmp(other->row.policy, one->row.policy) != 0 ||
+            strcmp(other->dataset, one->dataset) != 0 || other->row.ranks != one->row.ranks)
+            continue;
+        if (batch > 0 && b != batch) return;
+        batch = b;
+    }
+    one->row.request.batch = batch;
 }
 
 /* ---- candidates ---------------------------------------------------------------------------------------------------- */
@@ -169,6 +187,9 @@ static void read_row(const sg_csv_table *table, size_t index, sg_report_case *on
 static sg_code set_up(const sg_report_cases *cases, sg_report_case *one, const char *config_dir, sg_status *status) {
     sg_report_row *row = &one->row;
     ask_siblings(cases, one);
+    if (row->policy[0]) ask_batch(cases, one);
+    if (row->request.batch <= 0 && !row->no_training[0])
+        (void)snprintf(row->no_training, sizeof row->no_training, "the batch size is not stated");
     if (row->named_sizes && !row->size_known && !row->no_training[0])
         (void)snprintf(row->no_training, sizeof row->no_training,
                        "the image size is not stated, and this policy's network sees images as they are");

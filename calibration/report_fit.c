@@ -153,7 +153,8 @@ static void put(const double *value, const bool *found, sg_machine *machine, sg_
 /* Numbers of the case's own profile. */
 static sg_code numbers_of(const sg_report_case *one, const char *config_dir, sg_framework_numbers *numbers,
                           sg_status *status) {
-    return sg_framework_load(sg_framework_name(one->row.request.framework), "cuda", config_dir, numbers, status);
+    return sg_framework_load(sg_framework_name(one->row.request.framework), one->machine.device_class, config_dir,
+                             numbers, status);
 }
 
 sg_code sg_report_fit_apply(const sg_report_fit *fit, const char *config_dir, sg_machine *machine,
@@ -189,7 +190,7 @@ typedef struct fit_work {
  * between kernels, which no term stands for. */
 static bool takes_part(const sg_report_case *one, const char *without) {
     const sg_report_row *row = &one->row;
-    return one->has_machine && one->machine.tf32 && one->n_candidates == 1 && one->cameras_known &&
+    return one->has_machine && one->machine.tf32 && !row->unified && one->n_candidates == 1 && one->cameras_known &&
            !row->no_training[0] && !row->graphs && (row->time == SG_REPORT_UPDATE || row->time == SG_REPORT_STEP) &&
            !(without && strcmp(one->machine.name, without) == 0);
 }

@@ -258,11 +258,14 @@ static void take_machine(sg_report_row *row) {
     static const char *const unit[] = {"gb"};
     const char *h = row->hardware;
     double gb = 0;
+    row->device_class = SAYS(h, "mps", "apple", "mac") ? "mps" : "cuda";
+    row->unified =
+        strcmp(row->device_class, "mps") == 0 || SAYS(h, "unified", "jetson", "spark", "gb10", "orin", "thor");
     const char *slash = strchr(h, '/');
     if (!h[0])
         reason(row->no_machine, "the GPU is not stated");
-    else if (SAYS(h, "unified", "jetson", "mps", "apple", "xpu", "spark", "orin", "gb10"))
-        reason(row->no_machine, "unified memory or no CUDA GPU (%.60s): no peak to trust without a probe", h);
+    else if (SAYS(h, "xpu", "intel", "tpu", "ascend", "npu"))
+        reason(row->no_machine, "no GPU of a kind that has data sheets here: %.60s", h);
     else if (slash && strpbrk(slash, "0123456789"))
         reason(row->no_machine, "several GPUs in one row: %.60s", h);
     else if (SAYS(h, "mig"))
@@ -291,7 +294,6 @@ static void take_batch(sg_report_row *row, const char *batch, const char *gpus) 
     if (row->ranks == 0) row->ranks = 1;
     int b = whole(batch, 1 << 20);
     if (sg_report_find(batch, "global")) b = b % row->ranks == 0 ? b / row->ranks : 0;
-    if (b == 0) reason(row->no_training, "the batch size is not stated");
     row->request.batch = b;
 }
 

@@ -38,7 +38,9 @@ typedef struct sg_report_row {
     char no_training[SG_REPORT_REASON]; /* why it cannot be set up; empty: it can */
 
     /* The machine. */
-    uint64_t memory_bytes; /* stated beside the GPU's name; 0: not */
+    uint64_t memory_bytes;    /* stated beside the GPU's name; 0: not */
+    bool unified;             /* memory shared with the CPU's cores: data sheets tell less of these */
+    const char *device_class; /* "cuda", "mps" */
     char no_machine[SG_REPORT_REASON];
 
     /* Figures. A range gives both ends; measured is their geometric mean. */

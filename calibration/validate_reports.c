@@ -3,7 +3,7 @@
  * Classes reports_step and reports_memory. Parts of reports_step: "eager, cameras known" on a named GPU is the core;
  * "compiled"; "cameras unknown" (predicted for two, as wide as one more or less makes it); "cameras by busy share" (the
  * source states how busy the GPU was: the count whose device time explains it, for all rows of one data set and machine
- * together); "wall-clock only". Parts of reports_memory: "CNN allocated", "VLA allocated", "driver". */
+ * together); "unified memory"; "wall-clock only". Parts of reports_memory: "CNN allocated", "VLA allocated", "driver". */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +62,7 @@ static sg_figure time_of(const sg_report_case *one, const sg_prediction *p, doub
 static const char *part_of(const sg_report_case *one) {
     if (one->row.time == SG_REPORT_WALL) return "wall-clock only";
     if (!one->cameras_known) return one->row.busy_share > 0 ? "cameras by busy share" : "cameras unknown";
+    if (one->row.unified) return "unified memory";
     return one->row.compiled ? "compiled" : "eager, cameras known";
 }
 

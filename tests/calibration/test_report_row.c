@@ -121,14 +121,13 @@ static void reasons(void **state) {
     static const struct {
         const char *cells, *training, *machine, *time;
     } rows[] = {
-        {"policy:act|policy_details:640x480|hardware:L4|update_s:1", "batch size", "", ""},
         {"policy:PPO Isaac-Ant|hardware:L4|batch_per_gpu:8", "PPO", "", "no time"},
         {"policy:(price only)|hardware:T4", "no training", "", "no time"},
         {"policy:some_vla|batch_per_gpu:8", "not supported", "not stated", "no time"},
         {"policy:act / smolvla|batch_per_gpu:8", "several policies", "not stated", "no time"},
         {"policy:smolvla|batch_per_gpu:8|framework:openpi JAX|hardware:L4", "another framework", "", "no time"},
         {"policy:smolvla|batch_per_gpu:8|policy_details:SGD optimizer|hardware:L4", "SGD", "", "no time"},
-        {"policy:smolvla|batch_per_gpu:8|hardware:Apple M1 Max (MPS)|wall_clock:ETA 3 h|steps:10", "", "unified",
+        {"policy:smolvla|batch_per_gpu:8|hardware:Intel XPU|wall_clock:ETA 3 h|steps:10", "", "no GPU of a kind",
          "announced"},
         {"policy:smolvla|batch_per_gpu:8|hardware:L4 / A10G 24GB|wall_clock:~3 h (author estimate)|steps:9", "",
          "several GPUs", "estimate"},
@@ -143,6 +142,18 @@ static void reasons(void **state) {
             fail_msg("row %zu: '%s'", i, r.no_machine);
         if (!strstr(r.no_time, rows[i].time)) fail_msg("row %zu: '%s'", i, r.no_time);
     }
+}
+
+static void unified_memory(void **state) {
+    (void)state;
+    sg_report_row r = read_row("policy:smolvla|batch_per_gpu:8|hardware:Apple M1 Max 32GB (MPS)");
+    assert_true(r.unified);
+    assert_string_equal(r.device_class, "mps");
+    r = read_row("policy:smolvla|batch_per_gpu:8|hardware:Jetson AGX Thor (122 GB unified)");
+    assert_true(r.unified && fabs((double)r.memory_bytes - 122 * 0x1p30) < 1);
+    assert_string_equal(r.device_class, "cuda");
+    r = read_row("policy:smolvla|batch_per_gpu:8|hardware:RTX 4090");
+    assert_false(r.unified);
 }
 
 static void memory_kinds(void **state) {
@@ -204,8 +215,9 @@ static void hostile(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_plain_row), cmocka_unit_test(options_and_data_sets),
-                                       cmocka_unit_test(reasons),     cmocka_unit_test(memory_kinds),
-                                       cmocka_unit_test(signs),       cmocka_unit_test(hostile)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_plain_row),    cmocka_unit_test(options_and_data_sets),
+                                       cmocka_unit_test(reasons),        cmocka_unit_test(memory_kinds),
+                                       cmocka_unit_test(unified_memory), cmocka_unit_test(signs),
+                                       cmocka_unit_test(hostile)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,6 +32,8 @@ static const char TABLE[] =
     "I,act,1 camera 96x96,,Some Card 9000,1,8,,0.05,,,,,,,lerobot,,six,\n"
     "J,act,\"1 camera 96x96, 80M params\",,RTX 3090,1,8,,0.05,,,,,,,lerobot,,seven,\n"
     "K,act,96x96 images,,RTX 3090,1,8,,0.03,,,,,1.44,,lerobot,,eight,\n"
+    "O,act,1 camera 96x96,,RTX 3090,1,,,0.05,,,,,,,lerobot,,eleven,\n"
+    "P,act,1 camera 96x96,,RTX 3090,1,,,0.05,,,,,,,lerobot,,six,\n"
     "L,PPO Isaac-Ant,,,RTX 4090,1,,,,,,,,,,Isaac Lab,,nine,\n"
     "M,act,1 camera 96x96,,RTX 4090,1,8,,1e999,,nan,,,inf,,lerobot,,ten,\n"
     "N,\"act\n\",\"1 camera\n96x96\",,\"RTX 4090\n\",1,8,,0.05,,,,,,,lerobot,,ten,\"two\nlines\"\n"
@@ -99,6 +101,8 @@ static void parts_and_reasons(void **state) {
     check_skipped(&v, "H", SG_VALIDATE_REPORTS_STEP, "GPU is not stated");
     check_skipped(&v, "I", SG_VALIDATE_REPORTS_STEP, "no data sheet");
     check_skipped(&v, "J", SG_VALIDATE_REPORTS_STEP, "another variant: 80 M");
+    check_predicted(&v, "P", "rtx-3090", "eager, cameras known"); /* the batch of the other rows of its source */
+    check_skipped(&v, "O", SG_VALIDATE_REPORTS_STEP, "batch size");
     check_skipped(&v, "L", SG_VALIDATE_REPORTS_STEP, "PPO");
     check_skipped(&v, "M", SG_VALIDATE_REPORTS_STEP, "no time");
     check_skipped(&v, "M", SG_VALIDATE_REPORTS_MEMORY, "no peak");
