@@ -188,6 +188,23 @@ static void test_commands(void **state) {
     sg_plan_clear(&a);
 }
 
+static void test_commands_of_pi(void **state) {
+    (void)state;
+    static const sg_setting settings[] = {{"gradient_checkpointing", "true", "test"}, {"optimizer", "sgd", "test"}};
+    sg_plan_request r = small_request();
+    sg_plan_answer a;
+    r.policy =
+        (sg_policy_request){.policy = "pi05", .batch = 8, .precision = "bf16", .settings = settings, .n_settings = 1};
+    plan(&r, &a);
+    assert_contains(offer_of(&a, "h200")->command, "--policy.path=lerobot/pi05_base "
+                                                   "--policy.gradient_checkpointing=true --policy.dtype=bfloat16 ");
+    sg_plan_clear(&a);
+    r.policy.n_settings = 2; /* LeRobot would need a scheduler named beside it */
+    plan(&r, &a);
+    assert_string_equal(offer_of(&a, "h200")->command, "");
+    sg_plan_clear(&a);
+}
+
 static void test_budget_and_deadline(void **state) {
     (void)state;
     sg_plan_request r = small_request();
@@ -422,6 +439,7 @@ int main(void) {
         cmocka_unit_test(test_shipped_offers),
         cmocka_unit_test(test_durations),
         cmocka_unit_test(test_commands),
+        cmocka_unit_test(test_commands_of_pi),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
