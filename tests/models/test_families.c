@@ -522,6 +522,21 @@ static void test_impossible_requests(void **state) {
     refuses_setting("smolvla", "num_expert_layers", "8", "must be 0 or num_vlm_layers 16");
     refuses_setting("smolvla", "language_tokens", "49", "exceeds tokenizer_max_length 48");
     refuses_setting("smolvla", "state_dim", "40", "must not exceed max_state_dim 32");
+    refuses_setting("pi0", "state_dim", "40", "must not exceed max_state_dim 32");
+    refuses_setting("pi0", "image_resolution", "224,112", "two equal numbers");
+    refuses_setting("pi05", "image_resolution", "230,230", "multiple of vision_patch_size 14");
+    refuses_setting("pi05", "cameras", "0", "must be 1 to 64 together");
+    refuses_setting("pi05", "empty_cameras", "63", "must be 1 to 64 together");
+    refuses_setting("pi0", "num_key_value_heads", "3", "multiple of num_key_value_heads 3");
+    refuses_setting("pi0", "head_dim", "255", "must be even");
+    refuses_setting("pi05", "expert_hidden_size", "1023", "must be even");
+    refuses_setting("pi0", "vision_num_attention_heads", "7", "multiple of vision_num_attention_heads 7");
+    refuses_setting("pi05", "chunk_size", "65536", "tokens, more than 65536");
+    refuses_setting("act", "optimizer", "lion", "adamw");
+    static const sg_setting decayed[] = {{"optimizer", "sgd", "test"}, {"optimizer_weight_decay", "0.1", "test"}};
+    refuses(&(sg_policy_request){.policy = "mlp", .settings = decayed, .n_settings = 2},
+            "SGD with coupled weight decay");
+    refuses(&(sg_policy_request){.policy = "pi05", .precision = "fp16"}, "fp32, tf32, bf16, bf16-pure");
     const sg_setting few[] = {{"envs", "2", "--envs"}, {"mini_batches", "64", "--mini-batches"}};
     refuses(&(sg_policy_request){.policy = "ppo", .settings = few, .n_settings = 2},
             "mini_batches 64 (--mini-batches) exceeds the 48 steps collected");
