@@ -534,8 +534,7 @@ static void test_impossible_requests(void **state) {
     refuses_setting("pi05", "chunk_size", "65536", "tokens, more than 65536");
     refuses_setting("act", "optimizer", "lion", "adamw");
     static const sg_setting decayed[] = {{"optimizer", "sgd", "test"}, {"optimizer_weight_decay", "0.1", "test"}};
-    refuses(&(sg_policy_request){.policy = "mlp", .settings = decayed, .n_settings = 2},
-            "SGD with coupled weight decay");
+    refuses(&(sg_policy_request){.policy = "mlp", .settings = decayed, .n_settings = 2}, "SGD with weight decay");
     refuses(&(sg_policy_request){.policy = "pi05", .precision = "fp16"}, "fp32, tf32, bf16, bf16-pure");
     const sg_setting few[] = {{"envs", "2", "--envs"}, {"mini_batches", "64", "--mini-batches"}};
     refuses(&(sg_policy_request){.policy = "ppo", .settings = few, .n_settings = 2},
