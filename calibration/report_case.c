@@ -12,8 +12,8 @@
 /* Whose allocator stands in where a row does not state its GPU: tensors and allocator are the same on every CUDA GPU. */
 static const char STAND_IN[] = "rtx-4090";
 
-/* Parameter counts in reports are rounded to two or three digits. */
-static const double COUNT_LOG = 0.02;
+/* A count is right when it rounds to the digits that are stated; dimensions of states and actions add up to this much. */
+static const double COUNT_SLACK = 0.003;
 
 /* Loader workers of a prediction that is compared with a step: reports whose loader limits are told by their own figures. */
 enum { MANY_WORKERS = 1024 };
@@ -106,8 +106,15 @@ static void ask_batch(const sg_report_cases *cases, sg_report_case *one) {
 
 /* ---- candidates ---------------------------------------------------------------------------------------------------- */
 
+/* Half a unit of the last digit stated ("263 M": 0.5 M), as a share. */
+static double rounding_of(double stated) {
+    double unit = 1;
+    while (unit < stated && fabs(stated / (10 * unit) - round(stated / (10 * unit))) < 1e-9 * stated / unit) unit *= 10;
+    return 0.5 * unit / stated;
+}
+
 static bool near_count(double stated, int64_t ours) {
-    return stated <= 0 || fabs(log((double)ours / stated)) < COUNT_LOG;
+    return stated <= 0 || fabs((double)ours / stated - 1) <= fmin(fmax(COUNT_SLACK, rounding_of(stated)), 0.03);
 }
 
 /* Opens a predictor for the row; *agrees: its counts are those that the row states. */

@@ -66,7 +66,7 @@ static void take_assignments(sg_report_row *row) {
         const char *from = equals, *to = equals + 1;
         while (from > row->details && (isalnum((unsigned char)from[-1]) || from[-1] == '_')) from--;
         while (isalnum((unsigned char)*to) || (*to == '.' && isalnum((unsigned char)to[1]))) to++;
-        char key[32], value[24];
+        char key[sizeof row->key[0]], value[sizeof row->value[0]];
         if (equals - from >= (long)sizeof key || to - equals > (long)sizeof value || to == equals + 1) continue;
         (void)snprintf(key, sizeof key, "%.*s", (int)(equals - from), from);
         (void)snprintf(value, sizeof value, "%.*s", (int)(to - equals - 1), equals + 1);
@@ -100,7 +100,6 @@ static void check_framework(sg_report_row *row) {
         if (sg_report_find(row->framework, others[i]) || (i < 2 && sg_report_find(row->details, others[i])))
             reason(row->no_training, "another framework: %.80s", row->framework);
     if (SAYS(row->details, "lora", "peft")) reason(row->no_training, "low-rank adapters are not supported");
-    if (SAYS(row->details, "sgd")) reason(row->no_training, "optimizer SGD is not supported");
     if (SAYS(row->details, "ki on", "knowledge insulation"))
         reason(row->no_training, "trained with another objective than the policy's own");
     if (SAYS(row->details, "fsdp")) reason(row->no_training, "sharded training: how is not stated");
@@ -185,7 +184,10 @@ static void take_precision(sg_report_row *row, const char *date) {
     bool bf16 = SAYS(d, "bf16", "bfloat16");
     bool pi = strncmp(row->policy, "pi0", 3) == 0;
     if (pi) {
-        if (bf16) (void)snprintf(row->precision, sizeof row->precision, "bf16");
+        if (bf16)
+            (void)snprintf(row->precision, sizeof row->precision, "bf16");
+        else if (!SAYS(d, "fp32", "float32"))
+            reason(row->no_training, "its weights may be fp32 or bf16: not stated");
         return;
     }
     if (strcmp(row->policy, "smolvla") == 0) return;
@@ -213,6 +215,8 @@ static void take_options(sg_report_row *row) {
     if (SAYS(d, "resnet34")) (void)sg_report_row_set(row, "vision_backbone", "resnet34");
     if (sg_report_option(d, "use_group_norm") > 0 || sg_report_option(d, "groupnorm") > 0)
         (void)sg_report_row_set(row, "use_group_norm", "true");
+    if (SAYS(d, "sgd") && !sg_report_row_set(row, "optimizer", "sgd"))
+        reason(row->no_training, "optimizer SGD of %s is not supported", row->policy);
     if (sg_report_option(d, "unfrozen") > 0) {
         (void)sg_report_row_set(row, "freeze_vision_encoder", "false");
         (void)sg_report_row_set(row, "train_expert_only", "false");

@@ -27,7 +27,7 @@ typedef struct sg_report_row {
 
     /* The training. request.settings points into this struct: sg_report_row_bind after copying. */
     sg_policy_request request;
-    char policy[24], precision[16], key[SG_REPORT_SETTINGS][32], value[SG_REPORT_SETTINGS][24];
+    char policy[24], precision[16], key[SG_REPORT_SETTINGS][48], value[SG_REPORT_SETTINGS][24];
     sg_setting settings[SG_REPORT_SETTINGS];
     size_t n_settings;
     int ranks;

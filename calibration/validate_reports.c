@@ -142,8 +142,9 @@ static sg_code add_step(run *r, const sg_report_case *one, size_t candidate, con
     code = sg_report_case_roofline(one, candidate, &flops, &v.roofline, &peak, status);
     if (code) return code;
     explain(one, flops, peak, &v);
-    if (one->candidate[candidate].cameras > 0)
-        (void)snprintf(v.row, sizeof v.row, "%s (%d cameras)", one->row.id, one->candidate[candidate].cameras);
+    int cameras = one->candidate[candidate].cameras;
+    if (cameras > 0)
+        (void)snprintf(v.row, sizeof v.row, "%s (%d camera%s)", one->row.id, cameras, cameras == 1 ? "" : "s");
     return sg_validation_add(r->into, &v, status);
 }
 
@@ -158,8 +159,8 @@ static sg_code add_unchosen(run *r, const sg_report_case *one, size_t candidate,
     (void)snprintf(v.part, sizeof v.part, "cameras by busy share");
     (void)snprintf(v.row, sizeof v.row, "%s (%d camera%s)", one->row.id, cameras, cameras == 1 ? "" : "s");
     (void)snprintf(v.skipped, sizeof v.skipped,
-                   "%d cameras would take %.3g s (%.3g-%.3g), the GPU busy %.0f %% of the step reported, not %.0f %%",
-                   cameras, p.update_s.value, p.update_s.low, p.update_s.high,
+                   "%d camera%s would take %.3g s (%.3g-%.3g), the GPU busy %.0f %% of the step reported, not %.0f %%",
+                   cameras, cameras == 1 ? "" : "s", p.update_s.value, p.update_s.low, p.update_s.high,
                    100 * p.device_busy_share * p.step_s.value / step_s, 100 * one->row.busy_share);
     return sg_validation_add(r->into, &v, status);
 }

@@ -89,6 +89,8 @@ static void options_and_data_sets(void **state) {
     assert_true(!r.cameras_known && r.size_known && r.precision[0] == 0);
     assert_int_equal(r.time, SG_REPORT_STEP);
     assert_true(fabs(r.busy_share - 0.8) < 1e-12);
+    r = read_row("policy:smolvla|batch_per_gpu:8|policy_details:SGD optimizer, not AdamW|hardware:L4");
+    assert_string_equal(setting(&r, "optimizer"), "sgd");
     r = read_row("policy:act (PushT)|hardware:T4|batch_per_gpu:64|update_s:0.3-0.4");
     assert_string_equal(setting(&r, "cameras"), "1");
     assert_string_equal(setting(&r, "image_width"), "96");
@@ -126,7 +128,7 @@ static void reasons(void **state) {
         {"policy:some_vla|batch_per_gpu:8", "not supported", "not stated", "no time"},
         {"policy:act / smolvla|batch_per_gpu:8", "several policies", "not stated", "no time"},
         {"policy:smolvla|batch_per_gpu:8|framework:openpi JAX|hardware:L4", "another framework", "", "no time"},
-        {"policy:smolvla|batch_per_gpu:8|policy_details:SGD optimizer|hardware:L4", "SGD", "", "no time"},
+        {"policy:pi05|batch_per_gpu:8|policy_details:2 cameras|hardware:L4", "fp32 or bf16", "", "no time"},
         {"policy:smolvla|batch_per_gpu:8|hardware:Intel XPU|wall_clock:ETA 3 h|steps:10", "", "no GPU of a kind",
          "announced"},
         {"policy:smolvla|batch_per_gpu:8|hardware:L4 / A10G 24GB|wall_clock:~3 h (author estimate)|steps:9", "",

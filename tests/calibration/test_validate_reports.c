@@ -206,6 +206,36 @@ static void fit_follows_the_rows(void **state) {
     sg_csv_table_clear(&table);
 }
 
+/* Counts tell variants and cameras: 274 M with four cameras is one encoder for all, 263 M is one camera; older pi05 has no head
+ * of its own. */
+static void counts_tell_variants(void **state) {
+    (void)state;
+    sg_csv_table table =
+        read_table("id,policy,policy_details,hardware,batch_per_gpu,update_s\n"
+                   "A,diffusion,\"274M params, 4 cameras cropped to 240x320\",RTX 3090,4,0.25\n"
+                   "B,diffusion,\"263M params, 96x96 images\",RTX 3090,4,0.25\n"
+                   "C,pi05,\"3.62B parameters, bf16, gradient checkpointing, 2 cameras\",A100 80GB,8,1.0\n"
+                   "D,diffusion,\"100M params, 2 cameras 96x96\",RTX 3090,4,0.25\n");
+    sg_report_cases cases = {0};
+    sg_status status;
+    if (sg_report_cases_add(&table, CONFIGS, &cases, &status)) fail_msg("%s", status.text);
+    static const char *const key[] = {"use_separate_rgb_encoder_per_camera", "cameras", "tie_word_embeddings"};
+    static const char *const value[] = {"false", "1", "true"};
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(cases.items[i].n_candidates, 1);
+        assert_true(cases.items[i].cameras_known);
+        const sg_report_row *row = &cases.items[i].candidate[0].row;
+        size_t k = 0;
+        while (k < row->n_settings && strcmp(row->key[k], key[i]) != 0) k++;
+        assert_true(k < row->n_settings);
+        assert_string_equal(row->value[k], value[i]);
+    }
+    assert_int_equal(cases.items[3].n_candidates, 0);
+    assert_non_null(strstr(cases.items[3].row.no_training, "another variant: 100 M"));
+    sg_report_cases_close(&cases);
+    sg_csv_table_clear(&table);
+}
+
 static void tables_that_are_none(void **state) {
     (void)state;
     sg_csv_table table = read_table("a,b\n1,2\n");
@@ -223,6 +253,7 @@ static void tables_that_are_none(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(parts_and_reasons),    cmocka_unit_test(memory),
                                        cmocka_unit_test(cameras_by_share),     cmocka_unit_test(devices_left_out),
-                                       cmocka_unit_test(fit_follows_the_rows), cmocka_unit_test(tables_that_are_none)};
+                                       cmocka_unit_test(fit_follows_the_rows), cmocka_unit_test(counts_tell_variants),
+                                       cmocka_unit_test(tables_that_are_none)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
