@@ -207,6 +207,14 @@ static void row_ops(const bench *b) {
             (sg_desc[]){rows, rows, mean, mean, vector, rows, vector, vector});
     measure(b, "rms norm [1204,512]", SG_OP_RMS_NORM, (sg_attrs){.eps = 1e-5}, 2, 2,
             (sg_desc[]){rows, vector, rows, mean});
+    sg_desc plain = sg_desc_make(SG_F32, 4, (int64_t[]){2, 64, 240, 320});
+    sg_desc last = sg_desc_channels_last(SG_F32, 2, 64, 240, 320), channel = d1(64);
+    measure(b, "batch norm [2,64,240,320]", SG_OP_CHANNEL_NORM, (sg_attrs){.eps = 1e-5}, 3, 3,
+            (sg_desc[]){plain, channel, channel, plain, channel, channel});
+    measure(b, "batch norm bwd [2,64,240,320]", SG_OP_CHANNEL_NORM_BWD, (sg_attrs){0}, 5, 3,
+            (sg_desc[]){plain, plain, channel, channel, channel, plain, channel, channel});
+    measure(b, "batch norm, channels last", SG_OP_CHANNEL_NORM, (sg_attrs){.eps = 1e-5}, 3, 3,
+            (sg_desc[]){last, channel, channel, last, channel, channel});
     measure(b, "sum rows [1204,512] -> [1,512]", SG_OP_REDUCE, (sg_attrs){.fn = SG_FN_SUM, .dims_mask = 1}, 1, 1,
             (sg_desc[]){rows, d2(1, 512)});
     measure(b, "sum rows [1204,3200] -> [1,3200]", SG_OP_REDUCE, (sg_attrs){.fn = SG_FN_SUM, .dims_mask = 1}, 1, 1,
