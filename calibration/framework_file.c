@@ -93,8 +93,18 @@ static void set_compiling(const sg_framework_numbers *numbers, sg_machine *machi
         set_parameter(machine, ids[i], isfinite(numbers->p[ids[i]].value) ? &numbers->p[ids[i]] : &none);
 }
 
+/* Host times that were measured on the machine have its speed in them. */
+static bool knows_its_host(const sg_framework_numbers *numbers, const sg_machine *machine) {
+    const sg_machine_parameter *own = &machine->p[SG_M_HOST_OP_S];
+    return isfinite(own->value) && own->evidence != SG_EVIDENCE_DATA_SHEET &&
+           own->value != numbers->p[SG_M_HOST_OP_S].value;
+}
+
 void sg_framework_apply(const sg_framework_numbers *numbers, sg_machine *machine) {
+    static const sg_machine_parameter measured_there = {
+        .value = 1, .evidence = SG_EVIDENCE_OBSERVED, .source = "host times are of this machine"};
     set_compiling(numbers, machine);
+    if (knows_its_host(numbers, machine)) set_parameter(machine, SG_M_HOST_SPEED, &measured_there);
     for (int i = 0; i < SG_M_COUNT; i++) {
         if (!isfinite(numbers->p[i].value)) continue;
         if (!isfinite(machine->p[i].value) || machine->p[i].evidence == SG_EVIDENCE_DATA_SHEET)

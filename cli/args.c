@@ -23,7 +23,7 @@ typedef enum sg_arg_type {
     ARG_IMAGE_SIZE /* HxW */
 } sg_arg_type;
 
-/* Groups: p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, k captured updates, e traces, t how long it lasts, f measuring again, w machine, u how sure, l plan, o output file, g the framework's own times, i listing, x tables of measurements, v validation, y nodes, j everywhere. */
+/* Groups: p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, k captured updates, e traces, t how long it lasts, f measuring again, w machine, q its host, u how sure, l plan, o output file, g the framework's own times, i listing, x tables of measurements, v validation, y nodes, j everywhere. */
 typedef struct sg_arg {
     const char *name, *value;
     char group;
@@ -42,7 +42,8 @@ static const sg_arg table[] = {
     {"--action-dim", "N", 'p', ARG_INT, AT(action_dim), 1, "width of an action"},
     {"--chunk-size", "N", 'p', ARG_INT, AT(chunk_size), 1, "actions predicted at once"},
     {"--precision", "P", 'n', ARG_TEXT, AT(precision), 0, "fp32, tf32, bf16 or fp16 (autocast), bf16-pure"},
-    {"--framework", "F", 'p', ARG_TEXT, AT(framework), 0, "pytorch-eager (default), pytorch-compiled, pytorch-cuda-graphs, jax or native"},
+    {"--framework", "F", 'p', ARG_TEXT, AT(framework), 0,
+     "pytorch-eager (default), pytorch-compiled, pytorch-cuda-graphs, jax or native"},
     {"--accumulation", "N", 'p', ARG_INT, AT(accumulation), 1, "micro-steps per optimizer step"},
     {"--set", "KEY=VALUE", 'p', ARG_REPEAT, AT(set), 0, "any other key of the policy; may be repeated"},
     {"--config", "FILE", 'p', ARG_TEXT, AT(config), 0, "YAML or JSON with keys of the policy"},
@@ -54,6 +55,8 @@ static const sg_arg table[] = {
     {"--ppo-epochs", "N", 'p', ARG_INT, AT(ppo_epochs), 1, "PPO: learning epochs per iteration"},
     {"--env-step-us", "T", 'p', ARG_REAL, AT(env_step_us), 0, "PPO: microseconds per environment step"},
     {"--iterations", "N", 'p', ARG_INT, AT(iterations), 1, "PPO: iterations of the training"},
+    {"--host-speed", "X", 'q', ARG_POSITIVE, AT(host_speed), 0,
+     "single-thread speed of the host's CPU; 1: the servers of published trainings"},
     {"--machine", "M", 'w', ARG_TEXT, AT(machine), 0, "machine name, data sheet (.yaml) or fitted file (.h5)"},
     {"--workers", "N[,N..]", 'p', ARG_INT_LIST, AT(workers), 0, "data loader workers per process"},
     {"--ranks", "N[,N..]", 'r', ARG_INT_LIST, AT(ranks), 1, "data-parallel processes"},
@@ -258,7 +261,8 @@ static void set_defaults(sg_args *args) {
     args->chunk_size = args->accumulation = args->envs = args->steps_per_env = args->mini_batches = -1;
     args->ppo_epochs = args->iterations = args->threads = args->seed = args->min_iterations = -1;
     args->frames = args->steps = args->save_every = args->folds = args->calibrate = args->gpus_per_node = -1;
-    args->env_step_us = args->time_budget_s = args->interval = args->epochs = args->budget_usd = args->deadline_h = -1;
+    args->env_step_us = args->time_budget_s = args->interval = args->host_speed = args->epochs = args->budget_usd =
+        args->deadline_h = -1;
 }
 
 /* One argument at argv[*i]; advances *i past a value that stands apart. given[]: by option. */

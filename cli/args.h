@@ -41,7 +41,7 @@ typedef struct sg_args {
     sg_int_list ranks, gpus, workers; /* gpus: as given; ranks then has the same values */
     bool batch_auto, cuda_graph;
     int64_t threads, seed;
-    double time_budget_s, interval;
+    double time_budget_s, interval, host_speed;
     int64_t min_iterations;
     sg_int_list sizes; /* bench */
 

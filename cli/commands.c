@@ -21,7 +21,7 @@ static const sg_command commands[] = {
      "ogwpnrdhmxkj", sg_cmd_fit},
     {"predict", "predict POLICY --machine M [--batch B] [--gpus G]",
      "Step time, throughput and memory on a machine, with intervals",
-     "stepgauge predict act --machine rtx-4090 --batch 8", "pnrwukeyj", sg_cmd_predict},
+     "stepgauge predict act --machine rtx-4090 --batch 8", "pnrwqukeyj", sg_cmd_predict},
     {"plan", "plan POLICY --dataset D --epochs E [--budget USD] [--deadline H]",
      "Wall-clock, cost and ranked offers for a whole training",
      "stepgauge plan act --frames 45000 --epochs 5 --batch 8", "pnrwulj", sg_cmd_plan},

@@ -1,5 +1,7 @@
 #include "cli/predicting.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 sg_code sg_target_load(const sg_args *args, sg_target *target, sg_status *status) {
@@ -18,6 +20,18 @@ sg_code sg_target_load(const sg_args *args, sg_target *target, sg_status *status
         if (code != SG_OK) return code;
     }
     target->device_class = sg_machine_device_class(&target->machine);
+    if (args->host_speed > 0) {
+        const sg_machine_parameter *own = &target->machine.p[SG_M_HOST_OP_S];
+        if (isfinite(own->value) && own->evidence != SG_EVIDENCE_DATA_SHEET) {
+            sg_target_clear(target);
+            return sg_fail(status, SG_BAD_INPUT,
+                           "--host-speed is for hosts that nobody measured: %s has host times of its own",
+                           args->machine);
+        }
+        sg_machine_parameter *speed = &target->machine.p[SG_M_HOST_SPEED];
+        *speed = (sg_machine_parameter){.value = args->host_speed, .evidence = SG_EVIDENCE_OBSERVED};
+        (void)snprintf(speed->source, sizeof speed->source, "--host-speed");
+    }
     if (args->gpus_per_node > 0) target->machine.link.gpus_per_node = (int)args->gpus_per_node;
     return SG_OK;
 }

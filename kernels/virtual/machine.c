@@ -22,7 +22,8 @@ void sg_machine_init(sg_machine *machine) {
     }
     for (int c = 0; c < SG_CLASS_COUNT; c++) machine->p[sg_machine_factor_of((sg_op_class)c)].value = 1;
     machine->p[SG_M_FACTOR_LOW_PRECISION].value = 1;
-    machine->p[SG_M_FUSED_BYTES].value = machine->p[SG_M_HOST_KEPT].value = 1;
+    machine->p[SG_M_FUSED_BYTES].value = machine->p[SG_M_HOST_KEPT].value = machine->p[SG_M_HOST_SPEED].value = 1;
+    memcpy(machine->p[SG_M_HOST_SPEED].source, "assumed: the usual host", sizeof "assumed: the usual host");
     machine->p[SG_M_STEP_STRETCH].value = 1;
     for (int n = 0; n <= SG_LINK_RANKS; n++) machine->link.by_ranks[n].start = machine->link.by_ranks[n].time = 1;
 }
@@ -123,14 +124,18 @@ sg_code sg_machine_host_s(const sg_machine *m, double host_s[SG_HOST_CLASS_COUNT
         if (!(m->p[needed[i]].value > 0))
             return sg_fail(status, SG_NO, "machine %s does not state %s, which host time needs", m->name,
                            sg_machine_key(needed[i]));
-    double op_s = m->p[SG_M_HOST_OP_S].value * m->p[SG_M_HOST_KEPT].value;
+    double speed = m->p[SG_M_HOST_SPEED].value;
+    if (!(speed > 0))
+        return sg_fail(status, SG_NO, "machine %s states no %s, which host time needs", m->name,
+                       sg_machine_key(SG_M_HOST_SPEED));
+    double call_s = m->p[SG_M_HOST_OP_S].value / speed, op_s = call_s * m->p[SG_M_HOST_KEPT].value;
     host_s[SG_HOST_OP_FORWARD] = op_s;
     host_s[SG_HOST_OP_BACKWARD] = op_s * m->p[SG_M_HOST_BACKWARD].value;
     host_s[SG_HOST_VIEW_FORWARD] = op_s * m->p[SG_M_HOST_VIEW].value;
     host_s[SG_HOST_VIEW_BACKWARD] = 0; /* made by the autograd engine: see sg_virtual_host_work */
-    host_s[SG_HOST_OPTIMIZER] = m->p[SG_M_HOST_OP_S].value * m->p[SG_M_HOST_OPTIMIZER_OPS].value;
-    host_s[SG_HOST_SYNC] = m->p[SG_M_HOST_SYNC_S].value;
+    host_s[SG_HOST_OPTIMIZER] = call_s * m->p[SG_M_HOST_OPTIMIZER_OPS].value;
+    host_s[SG_HOST_SYNC] = m->p[SG_M_HOST_SYNC_S].value / speed;
     host_s[SG_HOST_SEGMENT] = 0; /* a device that executes spends it itself */
-    host_s[SG_HOST_CLASS_COUNT] = m->p[SG_M_HOST_OPTIMIZER_S].value;
+    host_s[SG_HOST_CLASS_COUNT] = m->p[SG_M_HOST_OPTIMIZER_S].value / speed;
     return SG_OK;
 }

@@ -52,7 +52,7 @@
     X(WAVE_SHARE, "wave_share", "", "of the SMs' idle time in a last wave that is lost")                               \
     X(PRODUCT_TRAFFIC_SHARE, "product_traffic_share", "", "share of the bandwidth of operands read and written once")  \
     X(PRODUCT_JOIN, "product_join", "", "power that joins compute and traffic time of a tile, > 1")                    \
-    X(DRIFT_LENGTH, "drift_length", "", "contraction at which blocks stop sharing 4 MiB of L2")               \
+    X(DRIFT_LENGTH, "drift_length", "", "contraction at which blocks stop sharing 4 MiB of L2")                        \
     X(DRIFT_SHARE, "drift_share", "", "share of the bandwidth of operands read again")                                 \
     X(DRIFT_WAVES, "drift_waves", "", "... waves shorten that contraction by this power")                              \
     X(CLOCK_FADE, "clock_fade", "", "sustained / first time of long linear products, minus 1")                         \
@@ -113,6 +113,7 @@
     X(HOST_VIEW, "host_view_multiple", "", "forward view / forward op")                                                \
     X(HOST_KEPT, "host_kept", "",                                                                                      \
       "host time of the policy's calls / in eager mode: what compiling them leaves; the framework's")                  \
+    X(HOST_SPEED, "host_speed", "", "single-thread speed of its CPU / of the hosts that host_op_s is of")              \
     X(HOST_OPTIMIZER_OPS, "host_optimizer_ops", "", "optimizer bookkeeping per tensor / forward op")                   \
     X(HOST_OPTIMIZER_S, "host_optimizer_s", "s", "optimizer bookkeeping per step")                                     \
     X(HOST_SYNC_S, "host_sync_s", "s", "one blocking read, beyond waiting")                                            \

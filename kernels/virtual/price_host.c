@@ -48,12 +48,19 @@ sg_code sg_price_host(const sg_machine *m, int host_class, sg_priced *price, sg_
         price->seconds *= m->p[multiple].value;
         price->by_log[multiple] = price->seconds;
     }
+    if (host_class != SG_HOST_SEGMENT) { /* the driver's time, which no single thread decides */
+        code = sg_price_need_for(m, SG_M_HOST_SPEED, "host time", status);
+        if (code) return code;
+        price->seconds /= m->p[SG_M_HOST_SPEED].value;
+        if (multiple < SG_M_COUNT) price->by_log[multiple] = price->seconds;
+    }
     if (is_of_policy(host_class)) {
         price->seconds *= m->p[SG_M_HOST_KEPT].value;
         if (multiple < SG_M_COUNT) price->by_log[multiple] = price->seconds;
         price->by_log[SG_M_HOST_KEPT] = price->seconds;
     }
     price->by_log[each] = price->seconds;
+    if (host_class != SG_HOST_SEGMENT) price->by_log[SG_M_HOST_SPEED] = -price->seconds;
     return SG_OK;
 }
 

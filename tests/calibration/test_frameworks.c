@@ -129,6 +129,30 @@ static void test_a_machine_knows_nothing_of_compiling(void **state) {
     sg_machine_clear(&m);
 }
 
+/* All of a host's work, but for the driver's, goes with its speed. */
+static void test_host_speed(void **state) {
+    (void)state;
+    sg_machine m = machine_of("b200");
+    sg_framework_numbers eager;
+    assert_int_equal(sg_framework_load("pytorch-eager", "cuda", CONFIGS, &eager, NULL), SG_OK);
+    sg_policy_request r = {.policy = "act", .batch = 8};
+    sg_predict_options o = {.workers = 4, .cameras_known = true, .host_known = true, .config_dir = CONFIGS};
+    sg_prediction usual, slow;
+    sg_status status;
+    if (sg_predict(&r, &m, &o, &usual, &status)) fail_msg("%s", status.text);
+    m.p[SG_M_HOST_SPEED].value = 0.5;
+    if (sg_predict(&r, &m, &o, &slow, &status)) fail_msg("%s", status.text);
+    double ratio = slow.update_s.value / usual.update_s.value; /* launch-bound */
+    assert_true(ratio > 1.7 && ratio < 2.01);
+    /* host times of this very machine are taken as they are */
+    sg_framework_apply(&eager, &m);
+    assert_true(m.p[SG_M_HOST_SPEED].value == 0.5);
+    m.p[SG_M_HOST_OP_S] = (sg_machine_parameter){.value = 11e-6, .evidence = SG_EVIDENCE_MEASURED};
+    sg_framework_apply(&eager, &m);
+    assert_true(m.p[SG_M_HOST_SPEED].value == 1);
+    sg_machine_clear(&m);
+}
+
 static void refuses(const sg_scratch *dir, const char *name, const char *part) {
     sg_framework_numbers numbers;
     sg_status status;
@@ -172,6 +196,7 @@ int main(void) {
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_without_graphs),
         cmocka_unit_test(test_a_machine_knows_nothing_of_compiling),
+        cmocka_unit_test(test_host_speed),
         cmocka_unit_test(test_bases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
