@@ -8,9 +8,10 @@
 
 static const sg_device_api *cuda;
 
-static const sg_small SMALL[] = {SG_SMALL_ACT, SG_SMALL_SMOLVLA,    SG_SMALL_SMOLVLA_UNFROZEN,
-                                 SG_SMALL_PI0, SG_SMALL_PI05_AGAIN, SG_SMALL_PPO,
-                                 SG_SMALL_MLP, SG_SMALL_TOKENS,     SG_SMALL_DIFFUSION};
+static const sg_small SMALL[] = {
+    SG_SMALL_ACT,   SG_SMALL_SMOLVLA, SG_SMALL_SMOLVLA_UNFROZEN, SG_SMALL_PI0,  SG_SMALL_PI05_AGAIN, SG_SMALL_PPO,
+    SG_SMALL_MLP,   SG_SMALL_TOKENS,  SG_SMALL_DIFFUSION,        SG_SMALL_BERT, SG_SMALL_GPT2,       SG_SMALL_OPT,
+    SG_SMALL_SWITCH};
 enum { N_SMALL = sizeof SMALL / sizeof *SMALL };
 static const int SETTING[] = {0, 2}; /* pytorch-eager and native, as on CUDA */
 
