@@ -127,6 +127,43 @@ static void test_conv_check_and_cost(void **state) {
     assert_non_null(sg_op_check(&weights));
 }
 
+/* Batch norm (no groups) and group norm: three passes over x forward, five over x and dy backward. */
+static void test_channel_norm_check_and_cost(void **state) {
+    (void)state;
+    sg_desc x = MAKE(SG_F32, 2, 6, 5), c = MAKE(SG_F32, 6), of_group = MAKE(SG_F32, 2, 3);
+    sg_op batch = op_of(SG_OP_CHANNEL_NORM, 3, 3, (sg_desc[]){x, c, c, x, c, c}, (sg_attrs){.eps = 1e-5});
+    assert_null(sg_op_check(&batch));
+    assert_int_equal(sg_op_class_of(&batch), SG_CLASS_NORM);
+    assert_true(sg_op_cost(&batch).bytes_read == 4.0 * (2 * 60 + 2 * 6));
+    assert_true(sg_op_cost(&batch).bytes_written == 4.0 * (60 + 2 * 6));
+    sg_desc d[6] = {x, c, c, x, of_group, of_group};
+    sg_op group = op_of(SG_OP_CHANNEL_NORM, 3, 3, d, (sg_attrs){.eps = 1e-5, .count = 3});
+    assert_null(sg_op_check(&group));
+    assert_true(sg_op_cost(&group).launches > sg_op_cost(&batch).launches);
+    group.attrs.count = 4; /* does not divide 6 channels */
+    assert_non_null(sg_op_check(&group));
+    group.attrs.count = 2; /* the statistics are of 3 */
+    assert_non_null(sg_op_check(&group));
+    group.attrs.count = 0;
+    assert_non_null(sg_op_check(&group));
+    group.attrs.count = 3;
+    d[1] = MAKE(SG_F32, 5);
+    assert_non_null(sg_op_check(&group));
+
+    sg_desc b[8] = {x, x, c, c, c, x, c, c};
+    sg_op backward = op_of(SG_OP_CHANNEL_NORM_BWD, 5, 3, b, (sg_attrs){0});
+    assert_null(sg_op_check(&backward));
+    assert_true(sg_op_cost(&backward).bytes_read == 4.0 * (4 * 60 + 3 * 6));
+    backward.n_out = 2;
+    assert_non_null(sg_op_check(&backward));
+    backward.attrs.flags = SG_NO_DX;
+    b[5] = c;
+    assert_null(sg_op_check(&backward));
+    assert_true(sg_op_cost(&backward).bytes_read == 4.0 * (2 * 60 + 3 * 6)); /* the sums alone */
+    backward.attrs.flags = SG_NO_DX | SG_NO_DW;
+    assert_non_null(sg_op_check(&backward));
+}
+
 static void test_in_place_and_broadcast(void **state) {
     (void)state;
     sg_desc d[3] = {MAKE(SG_F32, 4, 5), MAKE(SG_F32, 4, 5), MAKE(SG_F32, 4, 5)};
@@ -221,6 +258,7 @@ int main(void) {
         cmocka_unit_test(test_in_place_and_broadcast),
         cmocka_unit_test(test_multi_tensor_launches),
         cmocka_unit_test(test_bad_ops_are_refused),
+        cmocka_unit_test(test_channel_norm_check_and_cost),
         cmocka_unit_test(test_philox_known_answers),
         cmocka_unit_test(test_random_places_do_not_depend_on_ranks),
     };
