@@ -47,7 +47,8 @@ static void read_parallel(const char *text, sg_step_case *one) {
 static void read_row(const sg_csv_table *t, size_t row, sg_step_case *one) {
     const char *mode = sg_csv_table_text(t, row, "mode"), *parallel = sg_csv_table_text(t, row, "parallel");
     double step_ms;
-    *one = (sg_step_case){.line = row + 2, .measured_s = NAN, .train = strcmp(mode, "train") == 0};
+    *one =
+        (sg_step_case){.line = row + 2, .measured_s = NAN, .forward_share = NAN, .train = strcmp(mode, "train") == 0};
     sg_machine_init(&one->machine);
     (void)snprintf(one->model, sizeof one->model, "%.40s", sg_csv_table_text(t, row, "model"));
     (void)snprintf(one->device, sizeof one->device, "%.60s", sg_csv_table_text(t, row, "device"));
@@ -62,6 +63,10 @@ static void read_row(const sg_csv_table *t, size_t row, sg_step_case *one) {
         SKIP(one, "step_ms is no time");
     } else {
         one->measured_s = 1e-3 * step_ms;
+        double forward_ms, backward_ms;
+        if (one->train && sg_csv_table_number(t, row, "forward_ms", &forward_ms) &&
+            sg_csv_table_number(t, row, "backward_ms", &backward_ms) && forward_ms > 0 && backward_ms > 0)
+            one->forward_share = forward_ms / (forward_ms + backward_ms);
         read_parallel(parallel, one);
     }
 }

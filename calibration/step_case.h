@@ -19,7 +19,8 @@ typedef struct sg_step_case {
     bool train;
     int64_t tokens, batch, ranks; /* batch: sequences of one process */
     double measured_s;
-    sg_machine machine; /* as its sheet and the framework's numbers have it */
+    double forward_share; /* of a training step: forward over forward and backward; NAN: the row does not say */
+    sg_machine machine;   /* as its sheet and the framework's numbers have it */
     sg_training *training;
     sg_course *course;
 } sg_step_case;
@@ -29,7 +30,8 @@ typedef struct sg_step_cases {
     size_t n;
 } sg_step_cases;
 
-/* steps: columns device, model, mode (inf, train), seq_len, batch, parallel, step_ms; configs: model, config_json. Fails where
+/* steps: columns device, model, mode (inf, train), seq_len, batch, parallel, step_ms, and where known forward_ms and
+ * backward_ms; configs: model, config_json. Fails where
  * a table is none of its kind; a row that cannot be set up says why. */
 sg_code sg_step_cases_open(const sg_csv_table *steps, const sg_csv_table *configs, const char *config_dir,
                            sg_step_cases *cases, sg_status *status);

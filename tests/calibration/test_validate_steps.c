@@ -110,6 +110,34 @@ static void test_rows_that_cannot_be_predicted(void **state) {
     close_tables(&t);
 }
 
+/* What is said of one row whose measured value lies far outside of its interval. */
+static void expect_cause(const char *row, const char *words) {
+    char text[256];
+    (void)snprintf(text, sizeof text, COLUMNS "%s\n", row);
+    tables t = open_tables(text);
+    sg_validation v = {0};
+    sg_status status = {0};
+    const sg_validate_options options = {.left_out = SG_LEFT_OUT_NOTHING};
+    assert_int_equal(sg_validate_steps(&t.steps, &t.configs, &options, &v, &status), SG_OK);
+    assert_int_equal(v.n, 1);
+    assert_true(v.rows[0].measured < v.rows[0].low || v.rows[0].measured > v.rows[0].high);
+    if (words[0])
+        assert_non_null(strstr(v.rows[0].cause, words));
+    else
+        assert_string_equal(v.rows[0].cause, "");
+    sg_validation_clear(&v);
+    close_tables(&t);
+}
+
+/* A long forward, a card that throttles; else nothing. */
+static void test_causes(void **state) {
+    (void)state;
+    expect_cause("NVIDIA A100 80GB PCIe,bert,train,512,8,,900,100,1000", "forward takes 90 %");
+    expect_cause("NVIDIA A100 80GB PCIe,bert,train,512,8,,300,700,1000", "");
+    expect_cause("NVIDIA A100 80GB PCIe,bert,train,512,8,,0.9,0.1,1", "");
+    expect_cause("Tesla P4,bert,inf,512,8,,9000,0,9000", "a card of 75 W");
+}
+
 static void test_tables_of_another_kind(void **state) {
     (void)state;
     tables t = open_tables("device,model\nTesla T4,tiny\n");
@@ -223,6 +251,7 @@ static void test_clock_from_other_folds(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_that_cannot_be_predicted),
+        cmocka_unit_test(test_causes),
         cmocka_unit_test(test_tables_of_another_kind),
         cmocka_unit_test(test_measured_part),
         cmocka_unit_test(test_stretch_of_kernels),
