@@ -128,6 +128,9 @@ void sg_language_build(sg_graph *g, const sg_family_build *build, const sg_langu
     if (language->step != SG_LANGUAGE_TRAIN && build->accumulation > 1)
         sg_graph_fail(g, SG_BAD_INPUT, "step %s does not accumulate gradients: use accumulation 1",
                       sg_option_text(build->options, "step"));
+    if (language->step != SG_LANGUAGE_TRAIN && sg_graph_profile(g)->sharded)
+        sg_graph_fail(g, SG_BAD_INPUT, "step %s keeps whole parameters: use sharding none",
+                      sg_option_text(build->options, "step"));
     if (sg_graph_failed(g)) return;
     if (language->step == SG_LANGUAGE_TRAIN) {
         sg_supervised supervised = {.policy = &p,

@@ -256,8 +256,30 @@ static void refuses(const char *policy, const char *key, const char *value, cons
     assert_non_null(strstr(status.text, words));
 }
 
+/* What a whole training step can and its parts cannot. */
+static void refuses_request(const char *step, int64_t accumulation, const char *sharding, const char *words) {
+    const sg_setting settings[] = {{"step", step, "test"}, {"sequence_length", "16", "test"}};
+    const sg_policy_request request = {.policy = "gpt2",
+                                       .device_class = SG_DEVICE_CLASS_CUDA,
+                                       .batch = 1,
+                                       .ranks = 2,
+                                       .accumulation = accumulation,
+                                       .sharding = sharding,
+                                       .settings = settings,
+                                       .n_settings = 2};
+    sg_training *training = NULL;
+    sg_status status = {0};
+    assert_int_equal(sg_policy_build(&request, &training, &status), SG_BAD_INPUT);
+    assert_null(training);
+    if (!strstr(status.text, words)) fail_msg("'%s'", status.text);
+}
+
 static void test_impossible_configurations(void **state) {
     (void)state;
+    refuses_request("gradients", 2, "none", "does not accumulate");
+    refuses_request("inference", 2, "none", "does not accumulate");
+    refuses_request("gradients", 1, "full", "use sharding none");
+    refuses_request("inference", 1, "full", "use sharding none");
     refuses("bert", "num_attention_heads", "7", "multiple of num_attention_heads 7");
     refuses("bert", "sequence_length", "513", "above max_position_embeddings 512");
     refuses("gpt2", "n_head", "5", "multiple of n_head 5");
