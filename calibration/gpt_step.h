@@ -1,9 +1,9 @@
 /* gpt_step.h: one optimizer step of a GPT trained data-parallel by Megatron-LM on A100s, as a closed form.
  *
- * Why not the walk: a walk of the same program (policy megatron, bf16) is within 3 % of the rows that keep the GPU busy with
- * nothing fitted, but misses 3 % in the mean with five parameters fitted, because its host and its GPU meet as a hard maximum
+ * Why not the walk: a walk of the same program (policy megatron, bf16) is within 1 to 8 % of rows that keep the GPU busy with
+ * nothing fitted, but misses 2.9 % in the mean with five parameters fitted, because its host and its GPU meet as a hard maximum
  * where the rows show a smooth one, and because what the tables call a step is itself a model's (their single-node rows are
- * linear in the layers to five digits). This form has seven parameters and misses 1.2 % (1.9 % with configurations left out).
+ * linear in the layers to five digits). This form has seven parameters and misses 1.3 % (1.9 % with configurations left out).
  *
  * Per micro-batch of b sequences of s tokens (tok = b s), h hidden, a heads, V tokens known, P peak and W bandwidth:
  *   products   72 tok h^2 w / (P e): forward and backward of the four products of a layer, w what whole waves of 256 x 128
