@@ -35,6 +35,8 @@ double sg_width_of_collective(const sg_machine *machine, double bytes) {
 static sg_limit limit_of(int id) {
     switch (id) {
     case SG_M_BANDWIDTH:
+    case SG_M_LAYER_NORM_ROW_S:
+    case SG_M_SOFTMAX_ROW_S:
     case SG_M_COPY_BANDWIDTH: return SG_LIMIT_BANDWIDTH;
     case SG_M_PEAK_F32:
     case SG_M_PEAK_TF32:

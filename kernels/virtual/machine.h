@@ -87,7 +87,7 @@
     X(EFF_RANDOM, "eff_random", "", "... random numbers and dropout")                                                  \
     X(EFF_OPTIMIZER, "eff_optimizer", "", "... optimizer and clipping passes")                                         \
     X(KERNEL_START_S, "kernel_start_s", "s", "fixed time per product kernel inside a step")                            \
-    X(KERNEL_FLOOR_S, "kernel_floor_s", "s", "fixed time per bandwidth-bound kernel")                                  \
+    X(KERNEL_FLOOR_S, "kernel_floor_s", "s", "fixed time per bandwidth-bound kernel inside a step")                    \
     X(FACTOR_GEMM, "factor_gemm", "", "framework factor")                                                              \
     X(FACTOR_BMM, "factor_bmm", "", "framework factor")                                                                \
     X(FACTOR_CONV, "factor_conv", "", "framework factor")                                                              \
@@ -249,8 +249,8 @@ bool sg_machine_low_precision(const sg_op *op);
 
 /* Price of one op: seconds and d seconds / d log parameter (gradient[SG_M_COUNT] or NULL). The form that the field
  * reports support: products max(FLOP / (efficiency peak), bytes / (element-wise efficiency bandwidth)) + kernel start; 2-D
- * convolutions the sum of both + kernel start; everything else max(bytes / (efficiency bandwidth), launches x kernel
- * floor); each times the class's framework factor. SG_NO when the machine lacks a parameter that the op needs. */
+ * convolutions the sum of both + kernel start; everything else bytes / (efficiency bandwidth) + launches x kernel
+ * floor; each times the class's framework factor. SG_NO when the machine lacks a parameter that the op needs. */
 sg_code sg_machine_price(const sg_machine *machine, const sg_op *op, double *seconds, double *gradient,
                          sg_status *status);
 /* The same inside a whole step: times STEP_STRETCH. */
@@ -258,7 +258,7 @@ sg_code sg_machine_step_price(const sg_machine *machine, const sg_op *op, double
                               sg_status *status);
 
 /* Time of a bandwidth-bound op (element-wise, norm, softmax) measured alone, from event to event as kernel tables have it:
- * in place of the floor of a step the start of its class comes on top, EVENT_x_S. SG_NO: the machine lacks it, or the op is of
+ * in place of a step's fixed time per kernel the start of its class comes on top, EVENT_x_S. SG_NO: the machine lacks it, or the op is of
  * another class. */
 sg_code sg_machine_price_alone(const sg_machine *machine, const sg_op *op, double *seconds, double *gradient,
                                sg_status *status);

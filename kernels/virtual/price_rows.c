@@ -1,6 +1,6 @@
 /* price_rows.c: bandwidth-bound ops: bytes at a share of the bandwidth, and what rows of norms and softmax add.
  *
- * time = rows x row time + nominal bytes x traffic / (efficiency x bandwidth). Layer norm and softmax read a row twice; the
+ * time = rows x row time + nominal bytes x traffic / (efficiency x bandwidth) + a fixed time per kernel. Layer norm and softmax read a row twice; the
  * second read misses the cache once the rows in flight no longer fit: a smooth step in the columns. The softmax keeps rows of
  * up to 1,024 columns in registers; above, a block loops over the row, as well as its threads divide it. Fitted to float32
  * kernels of seven GPUs (tables of the NeuSight artefact, PyTorch 2.1); thresholds scale with the size of an element. */
@@ -204,13 +204,9 @@ sg_code sg_price_rows(const sg_machine *machine, const sg_op *op, const sg_cost 
         t.seconds += rows_s;
         t.by_log[row_s] += rows_s;
     }
-    if (alone) {
-        t.seconds += value_of(machine, start);
-        t.by_log[start] += value_of(machine, start);
-        *price = t;
-    } else {
-        sg_priced floor_s = sg_priced_fixed(machine, cost->launches, start);
-        *price = sg_priced_join(&t, &floor_s);
-    }
+    double fixed_s = (alone ? 1 : (double)cost->launches) * value_of(machine, start);
+    t.seconds += fixed_s;
+    t.by_log[start] += fixed_s;
+    *price = t;
     return SG_OK;
 }
