@@ -42,6 +42,12 @@ static void unknown_names_are_suggested(void **state) {
     expect(sg_stepgauge("inspect", "act", "--set", "chunk_sizes=4", NULL), 2, "chunk_size");
     expect(sg_stepgauge("predict", "act", "--machine", "rtx-409", NULL), 2, "rtx-4090");
     expect(sg_stepgauge("inspect", "act", "--framework", "pytorch", NULL), 2, "pytorch-eager");
+    expect(sg_stepgauge("inspect", "act", "--framework", "jaxx", NULL), 2,
+           "known are pytorch-eager, native, pytorch-compiled, pytorch-cuda-graphs, jax; did you mean 'jax'?");
+    expect(sg_stepgauge("measure", "mlp", "--device", "cpu", "--framework", "pytorch-compiled", NULL), 2,
+           "can be predicted");
+    expect(sg_stepgauge("predict", "mlp", "--machine", "t4", "--host-speed", "0", NULL), 2, "--host-speed");
+    expect(sg_stepgauge("plan", "mlp", "--steps", "10", "--host-speed", "2", NULL), 2, "--host-speed");
 }
 
 static void what_a_command_would_not_read_is_refused(void **state) {
