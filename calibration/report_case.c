@@ -28,6 +28,9 @@ static const struct {
     {"smolvla", "freeze_vision_encoder", "false"},
 };
 
+/* Every report holds a machine and programs: tens of kilobytes to megabytes. */
+enum { MOST_ROWS = 10000 };
+
 static sg_code load_machine(sg_report_case *one, const char *config_dir, sg_status *status) {
     sg_code code = SG_NO;
     char name[SG_REPORT_TEXT]; /* brackets hold remarks: "A100 (Colab Pro)" */
@@ -212,6 +215,9 @@ sg_code sg_report_cases_add(const sg_csv_table *table, const char *config_dir, s
     static const char *const columns[] = {"policy", "batch_per_gpu"};
     size_t before = cases->n;
     sg_code code = sg_csv_table_need(table, columns, 2, status);
+    if (!code && before + table->n_rows > MOST_ROWS)
+        code = sg_fail(status, SG_BAD_INPUT, "%s: more than %d reports at once: take a part of them", table->path,
+                       MOST_ROWS);
     sg_report_case *grown = code ? NULL : realloc(cases->items, (before + table->n_rows + 1) * sizeof *grown);
     if (!code && !grown) code = sg_fail_memory(status, (before + table->n_rows) * sizeof *grown, "published trainings");
     if (grown) cases->items = grown;

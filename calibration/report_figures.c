@@ -85,6 +85,13 @@ static void take_times(const sg_csv_table *t, size_t index, sg_report_row *row) 
         row->update_s = sqrt(low * high);
     } else if (range(t, index, "step_s", &low, &high) && !sg_report_find(row->details, "iterations")) {
         row->time = SG_REPORT_STEP;
+        if (row->data_s >= LOADER_SHARE * (low - row->data_s) &&
+            low > row->data_s) { /* what waiting leaves is the update */
+            row->time = SG_REPORT_UPDATE;
+            low -= row->data_s;
+            high -= row->data_s;
+            row->update_s = sqrt(low * high);
+        }
     } else if (rate > 0) {
         row->time = SG_REPORT_STEP;
         low = high = rate;

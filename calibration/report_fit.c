@@ -161,7 +161,12 @@ sg_code sg_report_fit_apply(const sg_report_fit *fit, const char *config_dir, sg
                             sg_framework_numbers *framework, sg_status *status) {
     bool *found = calloc((size_t)TERMS * SG_M_COUNT, sizeof *found);
     origin *o = calloc(1, sizeof *o);
-    sg_code code = found && o ? read_origin(config_dir, o, status) : sg_fail_memory(status, sizeof *o, "a fit");
+    if (!found || !o) {
+        free(found);
+        free(o);
+        return sg_fail_memory(status, sizeof *o, "a fit");
+    }
+    sg_code code = read_origin(config_dir, o, status);
     if (!code) {
         find_terms(o, machine, framework, found);
         put(fit->value, found, machine, framework);
@@ -273,13 +278,17 @@ static sg_code collect(const sg_report_cases *cases, const char *without, const 
 }
 
 static sg_code solve(fit_work *w, sg_report_fit *fit, sg_status *status) {
-    double x[TERMS] = {0}, covariance[TERMS * TERMS];
+    double x[TERMS] = {0}, covariance[TERMS * TERMS] = {0};
     sg_least_squares problem = {
         .rows = w->n + TERMS, .robust_rows = w->n, .terms = TERMS, .evaluate = evaluate, .user = w};
     double *residual = malloc((w->n + TERMS) * sizeof *residual);
     double *jacobian = malloc((w->n + TERMS) * TERMS * sizeof *jacobian);
-    sg_code code = residual && jacobian ? sg_least_squares_solve(&problem, x, covariance, NULL, status)
-                                        : sg_fail_memory(status, (w->n + TERMS) * TERMS * sizeof(double), "a fit");
+    if (!residual || !jacobian) {
+        free(residual);
+        free(jacobian);
+        return sg_fail_memory(status, (w->n + TERMS) * TERMS * sizeof(double), "a fit");
+    }
+    sg_code code = sg_least_squares_solve(&problem, x, covariance, NULL, status);
     if (!code) code = evaluate(x, residual, jacobian, w, status);
     double sum = 0;
     for (size_t r = 0; !code && r < w->n; r++) sum += pow(residual[r] * w->rows[r].log_sd, 2);
@@ -301,8 +310,12 @@ sg_code sg_report_fit_make(const sg_report_cases *cases, const char *config_dir,
     *fit = (sg_report_fit){0};
     origin *o = calloc(1, sizeof *o);
     w.rows = calloc(cases->n ? cases->n : 1, sizeof *w.rows);
-    sg_code code = o && w.rows ? read_origin(config_dir, o, status)
-                               : sg_fail_memory(status, cases->n * sizeof *w.rows, "a fit to reports");
+    if (!o || !w.rows) {
+        free(o);
+        free(w.rows);
+        return sg_fail_memory(status, cases->n * sizeof *w.rows, "a fit to reports");
+    }
+    sg_code code = read_origin(config_dir, o, status);
     if (!code) {
         code = collect(cases, without, o, &w, fit, status);
         if (!code) code = solve(&w, fit, status);

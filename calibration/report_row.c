@@ -10,10 +10,9 @@
 #include "calibration/report_text.h"
 
 static void SG_PRINTF(2, 3) reason(char *into, const char *format, ...) {
-    if (into[0]) return; /* the first thing missing is the one to say */
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(into, SG_REPORT_REASON, format, args);
+    if (!into[0]) (void)vsnprintf(into, SG_REPORT_REASON, format, args); /* the first thing missing is the one to say */
     va_end(args);
 }
 

@@ -183,6 +183,11 @@ static void signs(void **state) {
     (void)state;
     sg_report_row r = read_row("policy:act|batch_per_gpu:32|update_s:0.47|data_s:0.43");
     assert_non_null(strstr(r.sign, "loader"));
+    r = read_row("policy:act|batch_per_gpu:32|data_s:0.5|step_s:1.5");
+    assert_true(r.time == SG_REPORT_UPDATE && r.low_s == 1.0 && r.high_s == 1.0);
+    assert_non_null(strstr(r.sign, "loader"));
+    r = read_row("policy:act|batch_per_gpu:32|data_s:2|step_s:1.5");
+    assert_true(r.time == SG_REPORT_STEP && r.low_s == 1.5);
     r = read_row("policy:act|batch_per_gpu:32|update_s:0.47|data_s:0.01|step_s:1.1");
     assert_non_null(strstr(r.sign, "contradict"));
     r = read_row("policy:smolvla|policy_details:torch.compile|hardware:L4|batch_per_gpu:8");

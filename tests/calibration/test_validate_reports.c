@@ -245,6 +245,15 @@ static void tables_that_are_none(void **state) {
     assert_int_equal(sg_validate_reports(&table, &options, &v, &status), SG_BAD_INPUT);
     assert_non_null(strstr(status.text, "policy"));
     sg_csv_table_clear(&table);
+    char *many = malloc(32 + 3 * 10001 + 1);
+    assert_non_null(many);
+    memcpy(many, "policy,batch_per_gpu\n", sizeof "policy,batch_per_gpu\n");
+    for (size_t i = 0, n = strlen(many); i < 10001; i++, n += 3) memcpy(many + n, "a,\n", 4);
+    table = read_table(many);
+    assert_int_equal(sg_validate_reports(&table, &options, &v, &status), SG_BAD_INPUT);
+    assert_non_null(strstr(status.text, "more than 10000"));
+    sg_csv_table_clear(&table);
+    free(many);
     v = validate("policy,batch_per_gpu\n", SG_LEFT_OUT_DEVICES);
     assert_int_equal(v.n, 0);
     sg_validation_clear(&v);
