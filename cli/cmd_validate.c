@@ -33,19 +33,17 @@ static sg_code kernels(const sg_csv_table *table, const sg_args *args, const sg_
 }
 
 /* The models that rows of steps name: --configs, or those that ship. */
-static sg_code read_configs(const sg_args *args, sg_csv_table *configs, sg_status *status) {
-    char folder[SG_PATH_BYTES], path[SG_PATH_BYTES + 64];
-    if (args->step_configs) return sg_csv_table_read(args->step_configs, configs, status);
-    sg_code code = sg_config_dir(args->config_dir, folder, sizeof folder, status);
-    (void)snprintf(path, sizeof path, "%s/validation/transformer_configs.csv", code ? "" : folder);
-    if (!code) code = sg_csv_table_read(path, configs, status);
+static sg_code read_configs(const sg_args *args, const char *folder, sg_csv_table *configs, sg_status *status) {
+    char path[SG_PATH_BYTES + 64];
+    (void)snprintf(path, sizeof path, "%s/validation/transformer_configs.csv", folder);
+    sg_code code = sg_csv_table_read(args->step_configs ? args->step_configs : path, configs, status);
     return code ? sg_fail_in(status, "the models of --steps (--configs FILE names others)") : SG_OK;
 }
 
 static sg_code steps(const sg_csv_table *table, const sg_args *args, const sg_validate_options *options,
                      sg_validation *into, sg_status *status) {
     sg_csv_table configs;
-    sg_code code = read_configs(args, &configs, status);
+    sg_code code = read_configs(args, options->config_dir, &configs, status);
     if (code) return code;
     code = sg_validate_steps(table, &configs, options, into, status);
     sg_csv_table_clear(&configs);
@@ -99,9 +97,10 @@ static sg_code validate_given(const sg_args *args, sg_validating *v, size_t *n, 
 }
 
 /* The figures that ship: all kinds of them that there are. */
-static sg_code validate_shipped(const sg_args *args, sg_validating *v, sg_status *status) {
-    char folder[SG_PATH_BYTES], path[SG_PATH_BYTES + 64];
-    sg_code code = sg_config_dir(args->config_dir, folder, sizeof folder, status);
+static sg_code validate_shipped(sg_validating *v, const sg_args *args, sg_status *status) {
+    const char *folder = v->options.config_dir;
+    char path[SG_PATH_BYTES + 64];
+    sg_code code = SG_OK;
     size_t n = 0;
     for (size_t i = 0; i < KINDS && !code; i++) {
         for (size_t j = 0; j < 2 && kinds[i].shipped[j] && !code; j++) {
@@ -124,26 +123,34 @@ static sg_code show(const sg_args *args, sg_validating *v, sg_status *status) {
     return sg_validating_print(v, args->markdown, status);
 }
 
+/* folder: room for the options' folder of configurations. */
+static sg_code options_of(const sg_args *args, char folder[SG_PATH_BYTES], sg_validate_options *options,
+                          sg_status *status) {
+    bool devices = args->cross_validate && strcmp(args->cross_validate, "devices") == 0;
+    if (args->folds > 1000)
+        return sg_fail(status, SG_BAD_INPUT, "--folds %lld: at most 1000 parts", (long long)args->folds);
+    if (args->calibrate > 1000000)
+        return sg_fail(status, SG_BAD_INPUT, "--calibrate %lld: at most 1000000 rows", (long long)args->calibrate);
+    *options = (sg_validate_options){
+        .config_dir = folder,
+        .interval = args->interval > 0 ? args->interval : 0.9,
+        .left_out = devices                ? SG_LEFT_OUT_DEVICES
+                    : args->cross_validate ? SG_LEFT_OUT_ROWS
+                                           : SG_LEFT_OUT_NOTHING,
+        .folds = args->folds > 0 ? (int)args->folds : 5,
+        .calibration_rows = args->calibrate > 0 ? (int)args->calibrate : 0,
+    };
+    return sg_config_dir(args->config_dir, folder, SG_PATH_BYTES, status);
+}
+
 int sg_cmd_validate(const sg_args *args) {
     sg_status status;
-    bool devices = args->cross_validate && strcmp(args->cross_validate, "devices") == 0;
-    sg_validating v = {.options = {
-                           .config_dir = args->config_dir,
-                           .interval = args->interval > 0 ? args->interval : 0.9,
-                           .left_out = devices                ? SG_LEFT_OUT_DEVICES
-                                       : args->cross_validate ? SG_LEFT_OUT_ROWS
-                                                              : SG_LEFT_OUT_NOTHING,
-                           .folds = args->folds > 0 ? (int)args->folds : 5,
-                           .calibration_rows = args->calibrate > 0 ? (int)args->calibrate : 0,
-                       }};
+    char folder[SG_PATH_BYTES];
+    sg_validating v = {0};
     size_t n = 0;
-    sg_code code = SG_OK;
-    if (args->folds > 1000)
-        code = sg_fail(&status, SG_BAD_INPUT, "--folds %lld: at most 1000 parts", (long long)args->folds);
-    else if (args->calibrate > 1000000)
-        code = sg_fail(&status, SG_BAD_INPUT, "--calibrate %lld: at most 1000000 rows", (long long)args->calibrate);
+    sg_code code = options_of(args, folder, &v.options, &status);
     if (!code) code = validate_given(args, &v, &n, &status);
-    if (!code && !n) code = validate_shipped(args, &v, &status);
+    if (!code && !n) code = validate_shipped(&v, args, &status);
     if (!code) code = show(args, &v, &status);
     int result = code != SG_OK ? sg_show_error(args, &status)
                  : args->json  ? sg_json_print(sg_validating_json(&v), SG_OK)
