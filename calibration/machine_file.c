@@ -10,6 +10,7 @@
 #include "calibration/machine_link.h"
 #include "calibration/machine_match.h"
 #include "calibration/machine_tiles.h"
+#include "calibration/shapes_file.h"
 
 static const char *const groups[] = {"", "compute", "memory", "host", "link", "loader", "start"};
 
@@ -114,6 +115,13 @@ static sg_code read_priors(const sg_tree *tree, const sg_node *map, const char *
     return code;
 }
 
+sg_code sg_machine_prior_load(const char *name, const char *config_dir, sg_machine *machine, sg_status *status) {
+    char dir[SG_PATH_BYTES], path[SG_PATH_BYTES];
+    sg_code code = sg_config_dir(config_dir, dir, sizeof dir, status);
+    if (!code) code = sg_config_find(dir, "priors", name, ".yaml", path, sizeof path, status);
+    return code ? code : read_prior_file(path, dir, 0, machine, status);
+}
+
 static sg_code read_class(const sg_tree *tree, const sg_node *root, sg_machine *m, sg_status *status) {
     sg_code code = sg_node_text(tree, root, "device_class", m->device_class, sizeof m->device_class, status);
     if (code) return code;
@@ -206,6 +214,7 @@ static sg_code load_sheet(const char *path, const char *config_dir, sg_machine *
         code = sg_config_dir(config_dir, dir, sizeof dir, status);
     if (!code) code = sg_machine_from_tree(tree, name, dir, machine, status);
     sg_tree_free(tree);
+    if (!code) code = sg_shapes_load_beside(path, machine, status);
     return code;
 }
 

@@ -28,6 +28,8 @@ sg_code sg_machine_parameters_read(const sg_tree *tree, const sg_node *parameter
                                    sg_status *status);
 /* The parameters of configs/priors/<name>.yaml onto *machine. */
 sg_code sg_machine_prior_read(const char *name, const char *config_dir, sg_machine *machine, sg_status *status);
+/* A file of configs/priors/ onto *machine. */
+sg_code sg_machine_prior_load(const char *name, const char *config_dir, sg_machine *machine, sg_status *status);
 /* A whole data sheet from an open tree; `name` becomes the machine's name. */
 sg_code sg_machine_from_tree(const sg_tree *tree, const char *name, const char *config_dir, sg_machine *machine,
                              sg_status *status);

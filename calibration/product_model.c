@@ -142,6 +142,68 @@ sg_code sg_product_model_fit(const sg_machine *sheet, const sg_product_row *cons
     return code;
 }
 
+/* ---- a machine's own shapes ----------------------------------------------------------------------------------------- */
+
+uint32_t sg_product_family(sg_tile_kind kind) {
+    sg_desc desc[4];
+    sg_op op = {.kind = SG_OP_MATMUL, .n_in = 2, .n_out = 1, .desc = desc};
+    op.attrs.alpha = 1;
+    if (kind == SG_TILES_BATCHED) {
+        for (int i = 0; i < 3; i++) desc[i] = sg_desc_make(SG_F32, 3, (const int64_t[]){2, 8, 8});
+    } else {
+        for (int i = 0; i < 4; i++) desc[i] = sg_desc_make(SG_F32, 2, (const int64_t[]){8, 8});
+        desc[1].stride[0] = 1; /* a layer's weight lies the other way */
+        desc[1].stride[1] = 8;
+        desc[2] = sg_desc_make(SG_F32, 1, (const int64_t[]){8});
+        op.n_in = 3;
+        op.attrs.flags = SG_HAS_BIAS;
+    }
+    return sg_shape_of_op(&op).family;
+}
+
+sg_code sg_product_model_shapes(const sg_product_model *model, sg_measured **measured, sg_status *status) {
+    size_t n = model->measured ? model->measured->n : 0;
+    sg_measured_shape *shapes = calloc(n ? n : 1, sizeof *shapes);
+    uint32_t family[SG_TILE_KIND_COUNT];
+    if (!shapes) return sg_fail_memory(status, n * sizeof *shapes, "measured shapes");
+    for (int k = 0; k < SG_TILE_KIND_COUNT; k++) family[k] = sg_product_family((sg_tile_kind)k);
+    for (size_t i = 0; i < n; i++) {
+        const sg_neighbour *p = &model->measured->point[i];
+        shapes[i].shape.family = family[p->kind];
+        for (int j = 0; j < p->n; j++) shapes[i].shape.at[j] = (double)p->log_size[j];
+        shapes[i].log_ratio = (double)p->log_ratio;
+    }
+    sg_code code = sg_measured_make(shapes, n, measured, status);
+    free(shapes);
+    return code;
+}
+
+static sg_code take_shapes(const sg_machine *machine, sg_product_model *model, sg_status *status) {
+    size_t n = 0;
+    const sg_measured_shape *shapes = sg_measured_shapes(machine->measured, &n);
+    sg_code code = SG_OK;
+    for (int k = 0; k < SG_TILE_KIND_COUNT; k++) {
+        uint32_t family = sg_product_family((sg_tile_kind)k);
+        for (size_t i = 0; i < n && !code; i++) {
+            if (shapes[i].shape.family != family) continue;
+            sg_neighbour p = {.kind = k, .n = 4, .log_ratio = (float)shapes[i].log_ratio};
+            for (int j = 0; j < p.n; j++) p.log_size[j] = (float)shapes[i].shape.at[j];
+            code = sg_neighbours_add(model->measured, &p, status);
+        }
+    }
+    return code;
+}
+
+sg_code sg_product_model_shipped(const sg_machine *machine, const sg_product_prior *own, sg_product_model *model,
+                                 sg_status *status) {
+    sg_product_model_unmeasured(machine, own, model);
+    model->measured = sg_neighbours_new(status);
+    if (!model->measured) return SG_MACHINE;
+    sg_code code = take_shapes(machine, model, status);
+    if (!code && model->measured->n) code = judge(model, status);
+    return code;
+}
+
 /* ---- predicting ---------------------------------------------------------------------------------------------------- */
 
 /* Variance of the log time by the parameters' covariance: the fit's, or the prior's. */
@@ -172,7 +234,7 @@ sg_code sg_product_model_predict(const sg_product_model *model, const sg_product
     double log_ratio = sg_neighbours_log_ratio(model->measured, &shape, 0, NULL);
     double variance = parameter_variance(model, &price), half;
     double quantile = gsl_cdf_tdist_Pinv(0.5 + 0.5 * interval, FREEDOM);
-    if (model->fit.n_rows) {
+    if (model->residual) {
         double local = sg_neighbours_scatter(model->measured, model->residual, &shape, model->scatter, USUAL_WEIGHT);
         /* the width is that of 90 % intervals; others in proportion */
         double of_rows = local * model->width * quantile / gsl_cdf_tdist_Pinv(0.95, FREEDOM);

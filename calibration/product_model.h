@@ -4,6 +4,7 @@
 #define SG_CALIBRATION_PRODUCT_MODEL_H
 
 #include "calibration/product_fit.h"
+#include "kernels/virtual/measured.h"
 
 typedef struct sg_product_model {
     sg_machine machine;      /* values and tiles; no covariance of its own */
@@ -22,6 +23,15 @@ void sg_product_model_unmeasured(const sg_machine *sheet, const sg_product_prior
 sg_code sg_product_model_fit(const sg_machine *sheet, const sg_product_row *const *rows, size_t n,
                              const sg_product_prior *prior, const sg_machine *lists, size_t n_lists,
                              sg_product_model *model, sg_status *status);
+/* A machine as it is, with its measured shapes; `own`: its parameters and their uncertainty. Without measured products it is
+ * sg_product_model_unmeasured. sg_product_model_clear it, also after a failure. */
+sg_code sg_product_model_shipped(const sg_machine *machine, const sg_product_prior *own, sg_product_model *model,
+                                 sg_status *status);
+/* Family of a measured product among a machine's shapes (kernels/virtual/measured.h): an fp32 layer with bias, or a batched
+ * product. */
+uint32_t sg_product_family(sg_tile_kind kind);
+/* Measured shapes of a fitted model for its machine. */
+sg_code sg_product_model_shapes(const sg_product_model *model, sg_measured **measured, sg_status *status);
 void sg_product_model_clear(sg_product_model *model);
 
 typedef struct sg_product_prediction {

@@ -1,4 +1,5 @@
 /* validate_gemm.c: predicted matrix products beside measured ones. */
+#include "calibration/config_dir.h"
 #include "calibration/machine_match.h"
 #include "calibration/predict.h"
 #include "calibration/product_model.h"
@@ -22,6 +23,7 @@ typedef struct device {
 typedef struct table {
     const sg_csv_table *file;
     const sg_validate_options *options;
+    char config_dir[SG_PATH_BYTES];
     sg_product_row *rows;
     device *devices;
     size_t n_devices;
@@ -79,8 +81,8 @@ static sg_code find_device(table *t, const char *name, device **out, sg_status *
     sg_machine_init(&d->sheet);
     char sheet[64];
     sg_status why;
-    sg_code code = sg_machine_name_find(t->options->config_dir, name, sheet, sizeof sheet, &why);
-    if (!code) code = sg_machine_load(sheet, t->options->config_dir, &d->sheet, &why);
+    sg_code code = sg_machine_name_find(t->config_dir, name, sheet, sizeof sheet, &why);
+    if (!code) code = sg_machine_load(sheet, t->config_dir, &d->sheet, &why);
     if (!code && !sg_product_has_tiles(&d->sheet))
         code = sg_fail(&why, SG_NO, "machine %s has no tiles: its products are not priced one by one", sheet);
     if (code) (void)snprintf(d->missing, sizeof d->missing, "%.159s", why.text);
@@ -251,17 +253,16 @@ static sg_code rows_left_out(const table *t, const device *d, bool *use, bool *s
     return code;
 }
 
-/* As shipped: the machine's own parameters and their uncertainty. */
-static sg_code as_shipped(const table *t, const device *d, bool *use, bool *score, sg_validation *into,
-                          sg_status *status) {
+/* As shipped: the machine's own parameters and measured shapes, and their uncertainty. */
+static sg_code as_shipped(const table *t, const device *d, sg_validation *into, sg_status *status) {
     sg_product_prior own;
     sg_status why;
     if (sg_product_prior_of(&d->sheet, &own, &why)) return skip_device(t, d, why.text, into, status);
-    for (size_t i = 0; i < d->n; i++) {
-        use[i] = false;
-        score[i] = true;
-    }
-    return fit_and_predict(t, d, &own, use, score, into, status);
+    sg_product_model model;
+    sg_code code = sg_product_model_shipped(&d->sheet, &own, &model, status);
+    for (size_t i = 0; i < d->n && !code; i++) code = predict_row(t, d, &model, d->row[i], into, status);
+    sg_product_model_clear(&model);
+    return code;
 }
 
 static sg_code validate_device(const table *t, const device *d, sg_validation *into, sg_status *status) {
@@ -274,7 +275,7 @@ static sg_code validate_device(const table *t, const device *d, sg_validation *i
     else if (t->options->left_out == SG_LEFT_OUT_ROWS)
         code = rows_left_out(t, d, use, score, into, status);
     else
-        code = as_shipped(t, d, use, score, into, status);
+        code = as_shipped(t, d, into, status);
     free(use);
     free(score);
     return code ? sg_fail_in(status, "products of %.80s", d->name) : SG_OK;
@@ -287,7 +288,8 @@ sg_code sg_validate_gemm(const sg_csv_table *kernels, const sg_validate_options 
     if (code || !kernels->n_rows) return code;
     table t = {.file = kernels, .options = options, .rows = calloc(kernels->n_rows, sizeof *t.rows)};
     if (!t.rows) return sg_fail_memory(status, kernels->n_rows * sizeof *t.rows, "the rows of a table");
-    code = read_rows(&t, into, status);
+    code = sg_config_dir(options->config_dir, t.config_dir, sizeof t.config_dir, status);
+    if (!code) code = read_rows(&t, into, status);
     sg_product_prior_before(&t.start);
     for (size_t d = 0; d < t.n_devices && !code; d++)
         if (!t.devices[d].missing[0] && t.devices[d].n) code = validate_device(&t, &t.devices[d], into, status);

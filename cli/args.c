@@ -85,7 +85,7 @@ static const sg_arg table[] = {
     {"--offers", "FILE", 'l', ARG_TEXT, AT(offers), 0, "CSV of rental offers (default: the one that ships)"},
     {"--collectives", "FILE..", 'x', ARG_FILES, AT(collectives), 0, "CSV of all-reduce times (gzip'd or plain)"},
     {"--reports", "FILE..", 'x', ARG_FILES, AT(reports), 0, "CSV of trainings as people reported them"},
-    {"--kernels", "FILE..", 'v', ARG_FILES, AT(kernels), 0, "CSV of kernel times"},
+    {"--kernels", "FILE..", 'x', ARG_FILES, AT(kernels), 0, "CSV of kernel times"},
     {"--steps", "FILE..", 'x', ARG_FILES, AT(step_files), 0, "CSV of whole training and inference steps"},
     {"--parallel", "FILE..", 'v', ARG_FILES, AT(parallel), 0, "CSV of training steps over several GPUs"},
     {"--configs", "FILE", 'x', ARG_TEXT, AT(step_configs), 0,
@@ -329,8 +329,8 @@ static sg_code check_taken(const char *name, const bool *given, sg_status *statu
 static sg_code check_read(const sg_args *args, sg_status *status) {
     const char *command = args->command ? args->command : "";
     bool at_once = strcmp(command, "predict") == 0 || strcmp(command, "inspect") == 0 || strcmp(command, "plan") == 0;
-    bool table = strcmp(command, "fit") == 0 && args->collectives.n; /* a device of the table */
-    bool any_device = strcmp(command, "bench") == 0 || table;        /* bench: knows further modules */
+    bool table = strcmp(command, "fit") == 0 && (args->collectives.n || args->kernels.n); /* a device of the table */
+    bool any_device = strcmp(command, "bench") == 0 || table; /* bench: knows further modules */
     if (args->device && !any_device && strcmp(args->device, "cpu") != 0 && strcmp(args->device, "cuda") != 0)
         return sg_fail(status, SG_BAD_INPUT, "--device '%.64s': cpu or cuda is expected", args->device);
     if (strcmp(command, "devices") == 0 && args->positional.n)

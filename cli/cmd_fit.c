@@ -185,6 +185,7 @@ int sg_cmd_fit(const sg_args *args) {
     sg_run run;
     sg_fit fit;
     if (args->collectives.n) return sg_fitting_collectives(args);
+    if (args->kernels.n) return sg_fitting_kernels(args);
     if (args->reports.n) return sg_fitting_reports(args);
     if (args->step_files.n) return sg_fitting_steps(args);
     if (args->positional.n == 0) {
