@@ -17,8 +17,8 @@
 
 #define CONFIGS                                                                                                        \
     "model,config_json\n"                                                                                              \
-    "tiny,\"{\"\"model_type\"\": \"\"gpt2\"\", \"\"n_embd\"\": 64, \"\"n_layer\"\": 2, \"\"n_head\"\": 4, "            \
-    "\"\"vocab_size\"\": 50257}\"\n"                                                                                   \
+    "tiny,\"{\"\"model_type\"\": \"\"gpt2\"\", \"\"n_embd\"\": 512, \"\"n_layer\"\": 2, \"\"n_head\"\": 8, "           \
+    "\"\"vocab_size\"\": 5000}\"\n"                                                                                    \
     "bert,\"{\"\"model_type\"\": \"\"bert\"\", \"\"num_hidden_layers\"\": 2}\"\n"                                      \
     "llama,\"{\"\"model_type\"\": \"\"llama\"\"}\"\n"
 #define COLUMNS "device,model,mode,seq_len,batch,parallel,forward_ms,backward_ms,step_ms\n"
