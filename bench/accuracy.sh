@@ -62,6 +62,8 @@ What to know of them:
   were measured.
 - A report's cameras, host and library versions are mostly unknown; a row is predicted where it can be set up, and counted with the
   reason where it cannot.
+- Machines that ship answer products of shapes that they were measured at as measured, so the last section leaves kernels out: their
+  errors there would be those of rounding.
 TEXT
 
 all="kernels steps parallel collectives reports"
@@ -69,4 +71,4 @@ section "Rows left out" "$all" --cross-validate rows
 section "Rows left out, 30 rows of calibration" "kernels" --cross-validate rows --calibrate 30
 section "Devices left out" "kernels steps reports" --cross-validate devices
 section "Devices left out, 10 rows of calibration" "kernels" --cross-validate devices --calibrate 10
-section "As shipped" "$all"
+section "As shipped" "steps parallel collectives reports"

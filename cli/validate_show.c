@@ -82,15 +82,25 @@ static sg_text percent(double share) {
     return t;
 }
 
-static void summary_line(const lines *to, const sg_validate_summary *s) {
+/* Of a summary; in a terminal's table the place in the tree is shown by indents. */
+static void name_of(const lines *to, const sg_validate_summary *s, bool over_devices, char *name, size_t bytes) {
     bool all = strcmp(s->device, "all") == 0;
+    const char *cls = sg_validate_class_name(s->cls), *comma = s->part[0] ? ", " : "";
+    if (!to->table && all)
+        (void)snprintf(name, bytes, over_devices ? "%s%s%s, mean of devices" : "**%s%s%s**", cls, comma, s->part);
+    else if (!to->table)
+        (void)snprintf(name, bytes, "%s%s%s", s->device, comma, s->part);
+    else if (over_devices)
+        (void)snprintf(name, bytes, "%s  mean of devices", s->part[0] ? "  " : "");
+    else if (all)
+        (void)snprintf(name, bytes, "%s%s", s->part[0] ? "  all: " : cls, s->part);
+    else
+        (void)snprintf(name, bytes, "%s%s%s%s", s->part[0] ? "    " : "  ", s->device, comma, s->part);
+}
+
+static void summary_line(const lines *to, const sg_validate_summary *s) {
     char name[160], count[32];
-    const char *indent = to->table ? (s->part[0] ? (all ? "  " : "    ") : all ? "" : "  ") : "";
-    (void)snprintf(name, sizeof name, "%s%s%s%s", indent,
-                   all && s->part[0] ? "all: "
-                   : all             ? sg_validate_class_name(s->cls)
-                                     : s->device,
-                   s->part[0] && !all ? ", " : "", s->part);
+    name_of(to, s, false, name, sizeof name);
     if (s->skipped)
         (void)snprintf(count, sizeof count, "%zu (+%zu)", s->n, s->skipped);
     else
@@ -100,18 +110,25 @@ static void summary_line(const lines *to, const sg_validate_summary *s) {
     sg_text covered = percent(s->coverage), below = percent(under), roofline = percent(s->roofline_mean);
     const char *const cell[COLUMNS] = {name, count, mean.s, median.s, p90.s, worst.s, covered.s, below.s, roofline.s};
     line(to, cell);
-    if (!all || !isfinite(s->mean_of_devices)) return;
+    if (!isfinite(s->mean_of_devices)) return;
     mean = percent(s->mean_of_devices);
     p90 = percent(s->p90_of_devices);
-    (void)snprintf(name, sizeof name, "%s%s", to->table ? indent : "", "mean of devices");
-    if (to->table) (void)snprintf(name, sizeof name, "%s  mean of devices", indent);
+    name_of(to, s, true, name, sizeof name);
     const char *const over[COLUMNS] = {name, "", mean.s, "", p90.s, "", "", "", ""};
     line(to, over);
 }
 
+/* Rows that were not predicted have a list of their own: summaries of nothing else are shown by class, and by device where
+ * there is room. */
+static bool is_shown(const lines *to, const sg_validate_summary *s) {
+    bool all = strcmp(s->device, "all") == 0;
+    return s->n || (!s->part[0] && (to->table || all));
+}
+
 static void head(const sg_validating *v, bool markdown) {
     static const char *const said[] = {
-        [SG_LEFT_OUT_NOTHING] = "Predicted with the parameters that ship",
+        [SG_LEFT_OUT_NOTHING] =
+            "Predicted as the machines ship: products of shapes that they were measured at are answered as measured",
         [SG_LEFT_OUT_ROWS] = "Predicted by fits without the row's own part of the rows",
         [SG_LEFT_OUT_DEVICES] = "Predicted by fits without the row's own device",
     };
@@ -167,7 +184,7 @@ sg_code sg_validating_print(const sg_validating *v, bool markdown, sg_status *st
         printf("|---|--:|--:|--:|--:|--:|--:|--:|--:|\n");
     }
     for (size_t i = 0; i < v->n_summaries; i++)
-        if (v->summary[i].n || !v->summary[i].part[0]) summary_line(&to, &v->summary[i]);
+        if (is_shown(&to, &v->summary[i])) summary_line(&to, &v->summary[i]);
     if (to.table) sg_table_print(to.table);
     print_outside(v, markdown);
     return print_skipped(v, markdown, status);

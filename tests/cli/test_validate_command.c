@@ -194,7 +194,7 @@ static void markdown(void **state) {
     sg_said said = sg_stepgauge("validate", "--collectives", good, "--cross-validate", "--markdown", NULL);
     assert_int_equal(said.status, 0);
     assert_non_null(strstr(said.out, "|---|--:|"));
-    assert_non_null(strstr(said.out, "| collectives | 108 |"));
+    assert_non_null(strstr(said.out, "| **collectives** | 108 |"));
     sg_said_clear(&said);
 }
 
