@@ -4,7 +4,7 @@
  * run to run, and "others"; data-parallel rows are "data-parallel".
  *
  * With rows left out, the clock inside steps is learnt from the GPU's steps of other folds alone. With devices left out, so
- * it is, and what the sheet has from kernels that were measured on the GPU gives way to what other GPUs say. */
+ * it is, and what the sheet has from kernels that were measured on the GPU gives way to the mean of the table's other GPUs. */
 #include "calibration/validate.h"
 
 #include <math.h>
@@ -25,6 +25,8 @@ static const double POWER_LIMITED_W = 75;
 /* Log sd of a row beside the clock's own doubt: prior, which counts as so many rows. Trainings allocate from the driver while
  * they are timed, which on one host takes up to 1.7 times as long as the kernels (A100 80 GB) and is hidden on others. */
 static const double INFERENCE_PRIOR_SD = 0.06, TRAINING_PRIOR_SD = 0.10, ROW_PRIOR_ROWS = 4;
+/* How much more of it there is where the GPU's kernels were not measured. */
+static const double UNMEASURED = 2;
 
 typedef struct run {
     const sg_validate_options *options;
@@ -109,21 +111,42 @@ static bool listed(const sg_machine *machines, size_t n, const char *name) {
     return false;
 }
 
-/* Machines of the table but this one, each once; they stay their cases'. */
-static size_t other_machines(const run *r, const char *name, sg_machine *others) {
+/* Whether two sheets rest on one fit of products: a card's own and that of its sister, which has none. */
+static bool same_fit(const sg_machine *a, const sg_machine *b) {
+    return a->p[SG_M_TILE_FILL].value == b->p[SG_M_TILE_FILL].value &&
+           a->p[SG_M_WAVE_SHARE].value == b->p[SG_M_WAVE_SHARE].value;
+}
+
+/* Machines of the table but this one and its sisters, each once; they stay their cases'. */
+static size_t other_machines(const run *r, const sg_machine *own, sg_machine *others) {
     size_t n = 0;
     for (size_t i = 0; i < r->cases.n; i++) {
-        const sg_step_case *one = &r->cases.items[i];
-        if (one->skipped[0] || strcmp(one->machine.name, name) == 0 || listed(others, n, one->machine.name)) continue;
-        others[n++] = one->machine;
+        const sg_machine *m = &r->cases.items[i].machine;
+        if (r->cases.items[i].skipped[0] || strcmp(m->name, own->name) == 0 || same_fit(m, own)) continue;
+        if (!listed(others, n, m->name)) others[n++] = *m;
     }
     return n;
 }
 
+/* Mean over the others in the coordinates in which fits are normal; without others what holds for any GPU. */
+static void products_of_others(const sg_machine *general, const sg_machine *others, size_t n, sg_machine *m) {
+    for (size_t i = 0; i < SG_PRODUCT_TERMS; i++) {
+        sg_machine_id id = sg_product_term(i);
+        double sum = 0, used = 0;
+        for (size_t k = 0; k < n; k++) {
+            if (!(others[k].p[id].value > 0)) continue;
+            sum += sg_product_coordinate(id, others[k].p[id].value);
+            used += 1;
+        }
+        m->p[id] = general->p[id];
+        if (used > 0) m->p[id].value = sg_product_value(id, sum / used);
+    }
+    memcpy(m->tiles, general->tiles, sizeof m->tiles);
+}
+
 /* What holds for any GPU, and what the other GPUs of the table say, in place of what was fitted to this one's kernels. */
 static void forget_kernels(const sg_machine *general, const sg_machine *others, size_t n, sg_machine *m) {
-    for (size_t i = 0; i < SG_PRODUCT_TERMS; i++) m->p[sg_product_term(i)] = general->p[sg_product_term(i)];
-    memcpy(m->tiles, general->tiles, sizeof m->tiles);
+    products_of_others(general, others, n, m);
     for (int kind = 0; kind < SG_ROW_KIND_COUNT; kind++) {
         const sg_machine_id *ids;
         size_t terms = sg_row_terms((sg_row_kind)kind, &ids);
@@ -148,7 +171,7 @@ static sg_code forget_own_kernels(run *r, sg_status *status) {
     if (!code && !others) code = sg_fail_memory(status, r->cases.n * sizeof *others, "machines of a validation");
     for (size_t i = 0; i < r->cases.n && !code; i++) {
         if (r->cases.items[i].skipped[0]) continue;
-        size_t n = other_machines(r, r->cases.items[i].machine.name, others);
+        size_t n = other_machines(r, &r->cases.items[i].machine, others);
         forget_kernels(&general, others, n, &r->machine[i]);
     }
     free(others);
@@ -180,6 +203,7 @@ static sg_code predict_rows(run *r, sg_status *status) {
 static double row_log_sd(const run *r, size_t i) {
     const sg_step_case *one = &r->cases.items[i];
     double prior = one->train ? TRAINING_PRIOR_SD : INFERENCE_PRIOR_SD;
+    if (r->options->left_out == SG_LEFT_OUT_DEVICES) prior *= UNMEASURED;
     double sum = ROW_PRIOR_ROWS * prior * prior, n = ROW_PRIOR_ROWS;
     for (size_t j = 0; j < r->cases.n; j++) {
         const sg_step_case *other = &r->cases.items[j];

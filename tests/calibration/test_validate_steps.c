@@ -248,6 +248,33 @@ static void test_clock_from_other_folds(void **state) {
     close_tables(&t);
 }
 
+/* Without its own kernels a GPU is what others are: another time, a wider interval. */
+static void test_kernels_left_out(void **state) {
+    (void)state;
+    static const char *const rows[] = {COLUMNS "Tesla T4,bert,inf,512,8,,0,0,5\n",
+                                       COLUMNS "Tesla T4,bert,inf,512,8,,0,0,5\n"
+                                               "Tesla V100-PCIE-32GB,bert,inf,512,8,,0,0,5\n"};
+    double seconds[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        tables t = open_tables(rows[i]);
+        sg_validation with = {0}, without = {0};
+        sg_status status = {0};
+        sg_validate_options options = {.left_out = SG_LEFT_OUT_ROWS, .folds = 2};
+        assert_int_equal(sg_validate_steps(&t.steps, &t.configs, &options, &with, &status), SG_OK);
+        options.left_out = SG_LEFT_OUT_DEVICES;
+        assert_int_equal(sg_validate_steps(&t.steps, &t.configs, &options, &without, &status), SG_OK);
+        const sg_validated *a = &with.rows[0], *b = &without.rows[0];
+        seconds[i] = b->predicted;
+        assert_true(b->predicted > 0.5 * a->predicted && b->predicted < 2 * a->predicted);
+        assert_true(fabs(b->predicted / a->predicted - 1) > 1e-3);
+        assert_true(b->high / b->low > 1.1 * (a->high / a->low));
+        sg_validation_clear(&with);
+        sg_validation_clear(&without);
+        close_tables(&t);
+    }
+    assert_true(fabs(seconds[1] / seconds[0] - 1) > 1e-3); /* what the other GPU says counts */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_that_cannot_be_predicted),
@@ -257,6 +284,7 @@ int main(void) {
         cmocka_unit_test(test_stretch_of_kernels),
         cmocka_unit_test(test_clock_of_rows),
         cmocka_unit_test(test_clock_from_other_folds),
+        cmocka_unit_test(test_kernels_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
