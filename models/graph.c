@@ -245,13 +245,20 @@ static int32_t add_child(sg_graph *g, int32_t parent, const char *name) {
 
 void sg_module_begin(sg_graph *g, const char *format, ...) {
     if (g->failed) return;
-    char name[256];
+    char text[256];
+    const char *name = text;
+    int n = 0;
     va_list args;
     va_start(args, format);
-    int n = vsnprintf(name, sizeof name, format, args);
+    if (strcmp(format, "%s") == 0) { /* as in every pass through a layer */
+        name = va_arg(args, const char *);
+        n = (int)strnlen(name, sizeof text);
+    } else {
+        n = vsnprintf(text, sizeof text, format, args);
+    }
     va_end(args);
-    if (n < 0 || (size_t)n >= sizeof name) {
-        sg_graph_fail(g, SG_BAD_INPUT, "a module's name has more than %zu characters", sizeof name - 1);
+    if (n < 0 || (size_t)n >= sizeof text) {
+        sg_graph_fail(g, SG_BAD_INPUT, "a module's name has more than %zu characters", sizeof text - 1);
         return;
     }
     int32_t id = find_child(g, g->module, name);

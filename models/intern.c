@@ -17,16 +17,18 @@ static uint64_t hash_words(uint64_t hash, const void *data, size_t bytes) {
     return hash;
 }
 
-static uint64_t hash_op(const sg_op *op) {
+/* Of at most `most` operands. */
+static uint64_t hash_op(const sg_op *op, size_t most) {
+    size_t n = (size_t)op->n_in + (size_t)op->n_out;
     uint64_t hash = (uint64_t)(uint32_t)op->kind << 32 ^ (uint32_t)op->n_in ^ (uint64_t)(uint32_t)op->n_out << 16;
     hash = hash_words(hash, &op->attrs, sizeof op->attrs);
-    return hash_words(hash, op->desc, (size_t)(op->n_in + op->n_out) * sizeof *op->desc);
+    return hash_words(hash, op->desc, (n < most ? n : most) * sizeof *op->desc);
 }
 
 uint64_t sg_training_ops_hash(const sg_training *training) {
     uint64_t hash = 0;
     for (size_t i = 0; i < training->n_ops; i++) {
-        uint64_t one = hash_op(&training->ops[i]);
+        uint64_t one = hash_op(&training->ops[i], SIZE_MAX);
         hash = hash_words(hash, &one, sizeof one);
     }
     return hash;
@@ -86,9 +88,12 @@ static int32_t add_op(sg_graph *g, const sg_op *op, uint64_t hash, size_t slot) 
     return (int32_t)g->ops.count++;
 }
 
+/* Lists of a whole model's tensors are told apart by their first ones, or else by comparing them. */
+enum { FEW = 32 };
+
 int32_t sg_graph_intern(sg_graph *g, const sg_op *op) {
     if (g->ops.count * 2 >= g->op_slot_count && !grow_slots(g)) return -1;
-    uint64_t hash = hash_op(op);
+    uint64_t hash = hash_op(op, FEW);
     size_t at = hash & (g->op_slot_count - 1);
     for (; g->op_slots[at] >= 0; at = (at + 1) & (g->op_slot_count - 1)) {
         int32_t i = g->op_slots[at];
