@@ -73,7 +73,7 @@ static sg_code take_rows(const job *j, const sg_csv_table *t, sg_kernel_fit *fit
     sg_machine before = fit->machine;
     code = sg_fit_kernel_rows(t, device, &fit->machine, status);
     for (int i = 0; i < SG_M_COUNT; i++)
-        if (fit->machine.p[i].value != before.p[i].value) fit->fitted[i] = true;
+        if (isfinite(fit->machine.p[i].value) && fit->machine.p[i].value != before.p[i].value) fit->fitted[i] = true;
     fit->rows += n;
     return code;
 }
