@@ -258,8 +258,8 @@ sg_code sg_machine_step_price(const sg_machine *machine, const sg_op *op, double
                               sg_status *status);
 
 /* Time of a bandwidth-bound op (element-wise, norm, softmax) measured alone, from event to event as kernel tables have it:
- * in place of a step's fixed time per kernel the start of its class comes on top, EVENT_x_S. SG_NO: the machine lacks it, or the op is of
- * another class. */
+ * in place of a step's fixed time per kernel the start of its class comes on top, EVENT_x_S. SG_NO: the machine lacks it, or
+ * the op is of another class. */
 sg_code sg_machine_price_alone(const sg_machine *machine, const sg_op *op, double *seconds, double *gradient,
                                sg_status *status);
 

@@ -1,9 +1,10 @@
 /* price_rows.c: bandwidth-bound ops: bytes at a share of the bandwidth, and what rows of norms and softmax add.
  *
- * time = rows x row time + nominal bytes x traffic / (efficiency x bandwidth) + a fixed time per kernel. Layer norm and softmax read a row twice; the
- * second read misses the cache once the rows in flight no longer fit: a smooth step in the columns. The softmax keeps rows of
- * up to 1,024 columns in registers; above, a block loops over the row, as well as its threads divide it. Fitted to float32
- * kernels of seven GPUs (tables of the NeuSight artefact, PyTorch 2.1; docs/bandwidth-bound.md); thresholds scale with the size of an element. */
+ * time = rows x row time + nominal bytes x traffic / (efficiency x bandwidth) + a fixed time per kernel. Layer norm and
+ * softmax read a row twice; the second read misses the cache once the rows in flight no longer fit: a smooth step in the
+ * columns. The softmax keeps rows of up to 1,024 columns in registers; above, a block loops over the row, as well as its
+ * threads divide it. Fitted to float32 kernels of seven GPUs (tables of the NeuSight artefact, PyTorch 2.1;
+ * docs/bandwidth-bound.md); thresholds scale with the size of an element. */
 #include "kernels/virtual/price.h"
 
 #include <math.h>
