@@ -204,7 +204,7 @@ static __global__ void __launch_bounds__(BLOCK)
 
 /* ---- plans --------------------------------------------------------------------------------------------------------------- */
 
-struct norm {
+struct channel_norm {
     shape s;
     sg_layout<1> x_inside;
     sg_layout<2> two_inside;   /* x, y; or dy, x */
@@ -243,7 +243,7 @@ template <typename F> static cudaError_t dispatch(const shape &s, const image *t
 }
 
 static sg_code run_forward(const sg_call *call) {
-    const norm *n = static_cast<const norm *>(call->plan->state);
+    const channel_norm *n = static_cast<const channel_norm *>(call->plan->state);
     const shape s = n->s;
     const image t[2] = {image_of(call, 0), image_of(call, 3)};
     per_channel w = per_channel_of(call, 1), b = per_channel_of(call, 2);
@@ -268,7 +268,7 @@ static sg_code run_forward(const sg_call *call) {
                             }));
 }
 
-static sg_code run_dx(const sg_call *call, const norm *n, const sums *of_plane, sums *of_unit) {
+static sg_code run_dx(const sg_call *call, const channel_norm *n, const sums *of_plane, sums *of_unit) {
     const shape s = n->s;
     const image t[3] = {image_of(call, 0), image_of(call, 1), image_of(call, 5)};
     per_channel w = per_channel_of(call, 4);
@@ -286,7 +286,7 @@ static sg_code run_dx(const sg_call *call, const norm *n, const sums *of_plane, 
 }
 
 static sg_code run_backward(const sg_call *call) {
-    const norm *n = static_cast<const norm *>(call->plan->state);
+    const channel_norm *n = static_cast<const channel_norm *>(call->plan->state);
     const shape s = n->s;
     const image t[2] = {image_of(call, 0), image_of(call, 1)};
     const float *mean = static_cast<const float *>(call->pointers[2]);
@@ -322,9 +322,9 @@ static sg_code prepare(sg_plan *plan, const sg_desc *x, sg_status *status) {
     for (int i = 0; i < plan->op.n_in + plan->op.n_out; i++)
         if (plan->op.desc[i].dtype == SG_F64)
             return sg_cuda_refuse(&plan->op, "norms are computed in fp32, not fp64", status);
-    sg_code code = sg_cuda_plan_state(plan, sizeof(norm), status);
+    sg_code code = sg_cuda_plan_state(plan, sizeof(channel_norm), status);
     if (code != SG_OK) return code;
-    norm *n = static_cast<norm *>(plan->state);
+    channel_norm *n = static_cast<channel_norm *>(plan->state);
     n->s.samples = x->size[0];
     n->s.channels = x->size[1];
     n->s.groups = plan->op.attrs.count;
@@ -336,7 +336,7 @@ extern "C" sg_code sg_cuda_channel_norm(sg_device *device, sg_plan *plan, sg_sta
     (void)device;
     sg_code code = prepare(plan, sg_in(plan, 0), status);
     if (code != SG_OK) return code;
-    norm *n = static_cast<norm *>(plan->state);
+    channel_norm *n = static_cast<channel_norm *>(plan->state);
     plan->run = run_forward;
     const sg_desc *descs[2] = {sg_in(plan, 0), sg_out(plan, 0)};
     n->x_inside = inside_of<1>(descs);
@@ -349,7 +349,7 @@ extern "C" sg_code sg_cuda_channel_norm_bwd(sg_device *device, sg_plan *plan, sg
     (void)device;
     sg_code code = prepare(plan, sg_in(plan, 1), status);
     if (code != SG_OK) return code;
-    norm *n = static_cast<norm *>(plan->state);
+    channel_norm *n = static_cast<channel_norm *>(plan->state);
     plan->run = run_backward;
     const sg_desc *descs[3] = {sg_in(plan, 0), sg_in(plan, 1), sg_out(plan, 0)};
     n->two_inside = inside_of<2>(descs);
