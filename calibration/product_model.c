@@ -37,11 +37,15 @@ void sg_product_model_clear(sg_product_model *model) {
 
 /* ---- fitting ------------------------------------------------------------------------------------------------------- */
 
+static double noise_of(size_t n) {
+    return n < FEW_ROWS ? NOISE_OF_FEW : NOISE;
+}
+
 /* With and without divided contractions: which of them a library's heuristics use is no smooth choice. */
 static sg_code fit_both(const sg_product_row *const *rows, size_t n, const sg_product_prior *prior, sg_machine *machine,
                         sg_product_fit *fit, sg_status *status) {
     sg_product_prior whole = *prior;
-    double noise = n < FEW_ROWS ? NOISE_OF_FEW : NOISE;
+    double noise = noise_of(n);
     sg_machine undivided = *machine;
     sg_product_fit of_undivided;
     sg_code code = sg_product_fit_rows(rows, n, prior, noise, machine, fit, status);
@@ -101,6 +105,32 @@ static sg_code keep_shapes(const sg_product_row *const *rows, size_t n, sg_produ
     return code;
 }
 
+/* Parameters that the rows, not the prior, have decided: residuals about a fit of so many are too small. */
+static double decided_terms(const sg_product_model *model) {
+    const sg_product_fit *f = &model->fit;
+    double sum = 0;
+    for (size_t j = 0; j < f->n_terms; j++)
+        for (size_t i = 0; i < SG_PRODUCT_TERMS; i++) {
+            if (sg_product_term(i) != f->term[j]) continue;
+            double slope = sg_product_slope(f->term[j], model->machine.p[f->term[j]].value);
+            double after = f->covariance[j * f->n_terms + j] / (slope * slope);
+            sum += fmax(0, 1 - after / model->prior.covariance[i * SG_PRODUCT_TERMS + i]);
+        }
+    return sum;
+}
+
+/* Widens what few rows tell: residuals by the parameters that were fitted to them, parameters by what residuals exceed the
+ * noise that the fit took. */
+static void widen(sg_product_model *model) {
+    size_t n = model->fit.n_rows, terms = model->fit.n_terms;
+    if (!n) return;
+    double factor = sqrt((double)n / fmax(1, (double)n - decided_terms(model)));
+    model->scatter *= factor;
+    model->width *= factor;
+    double excess = fmax(1, pow(model->scatter / noise_of(n), 2));
+    for (size_t i = 0; i < terms * terms; i++) model->fit.covariance[i] *= excess;
+}
+
 /* Residuals of each row without itself, how they scatter near each, and the width that holds nine of ten. */
 static sg_code judge(sg_product_model *model, sg_status *status) {
     size_t n = model->measured->n;
@@ -128,6 +158,7 @@ static sg_code judge(sg_product_model *model, sg_status *status) {
     gsl_sort(size, 1, n);
     model->width = gsl_stats_quantile_from_sorted_data(size, 1, n, 0.9);
     free(size);
+    widen(model);
     return SG_OK;
 }
 

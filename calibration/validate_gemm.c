@@ -1,5 +1,6 @@
 /* validate_gemm.c: predicted matrix products beside measured ones. */
 #include "calibration/config_dir.h"
+#include "calibration/machine_file.h"
 #include "calibration/machine_match.h"
 #include "calibration/predict.h"
 #include "calibration/product_model.h"
@@ -83,6 +84,9 @@ static sg_code find_device(table *t, const char *name, device **out, sg_status *
     sg_status why;
     sg_code code = sg_machine_name_find(t->config_dir, name, sheet, sizeof sheet, &why);
     if (!code) code = sg_machine_load(sheet, t->config_dir, &d->sheet, &why);
+    /* what ships was fitted to rows of this device: a prediction without them starts from what all cards have in common */
+    if (!code && t->options->left_out != SG_LEFT_OUT_NOTHING)
+        code = sg_machine_prior_load("products", t->config_dir, &d->sheet, &why);
     if (!code && !sg_product_has_tiles(&d->sheet))
         code = sg_fail(&why, SG_NO, "machine %s has no tiles: its products are not priced one by one", sheet);
     if (code) (void)snprintf(d->missing, sizeof d->missing, "%.159s", why.text);
