@@ -209,18 +209,40 @@ static void write_tiles(FILE *file, const sg_machine *m) {
     }
 }
 
+/* Facts of the sheet; those that it does not state are left out. */
+static void write_facts(FILE *file, const sg_machine *m) {
+    (void)fprintf(file, "title: \"%s\"\ndevice_class: %s\n", m->title, m->device_class);
+    (void)fprintf(file, "bf16: %s\nfp16: %s\ntf32: %s\n", m->bf16 ? "true" : "false", m->fp16 ? "true" : "false",
+                  m->tf32 ? "true" : "false");
+    if (m->units > 0) (void)fprintf(file, "units: %d\n", m->units);
+    if (m->memory_bytes) (void)fprintf(file, "memory_bytes: %llu\n", (unsigned long long)m->memory_bytes);
+    if (m->vcpus > 0) (void)fprintf(file, "vcpus: %g\n", m->vcpus);
+    if (m->capability > 0) (void)fprintf(file, "compute_capability: %d\n", m->capability);
+    if (m->fp32_lanes > 0) (void)fprintf(file, "fp32_lanes: %d\n", m->fp32_lanes);
+    if (m->memory_type[0]) (void)fprintf(file, "memory_type: %s\n", m->memory_type);
+    if (m->l2_bytes > 0) (void)fprintf(file, "l2_bytes: %.0f\n", m->l2_bytes);
+    if (m->board_w > 0) (void)fprintf(file, "board_w: %g\n", m->board_w);
+}
+
+static void write_parameter(FILE *file, const char *key, const sg_machine_parameter *p) {
+    (void)fprintf(file, "  %s: {value: %.7g, log_sd: %.3g", key, p->value, p->log_sd);
+    if (p->evidence != SG_EVIDENCE_DATA_SHEET)
+        (void)fprintf(file, ", evidence: %s", sg_evidence_name((sg_evidence)p->evidence));
+    (void)fprintf(file, ", source: \"");
+    for (const char *c = p->source; *c; c++) (void)fputc(*c == '"' || *c == '\\' ? '\'' : *c, file);
+    (void)fprintf(file, "\"}\n");
+}
+
 sg_code sg_kernel_fit_write(const char *path, const sg_kernel_fit *fit, sg_status *status) {
     FILE *file = fopen(path, "w");
     if (!file) return sg_fail(status, SG_BAD_INPUT, "%s: cannot be written: %s", path, strerror(errno));
     const sg_machine *m = &fit->machine;
     (void)fprintf(file, "# %s: fit to %s.\n", m->title, m->fitted_from);
-    if (fit->products) write_tiles(file, m);
+    write_facts(file, m);
+    if (m->tiles[SG_TILES_LINEAR].n && m->tiles[SG_TILES_BATCHED].n) write_tiles(file, m);
     (void)fprintf(file, "parameters:\n");
     for (int i = 0; i < SG_M_COUNT; i++)
-        if (fit->fitted[i])
-            (void)fprintf(file, "  %s: {value: %.5g, log_sd: %.3g, evidence: %s, source: \"%s\"}\n",
-                          sg_machine_key((sg_machine_id)i), m->p[i].value, m->p[i].log_sd,
-                          sg_evidence_name((sg_evidence)m->p[i].evidence), m->p[i].source);
+        if (m->p[i].value > 0 && m->p[i].source[0]) write_parameter(file, sg_machine_key((sg_machine_id)i), &m->p[i]);
     bool failed = ferror(file) != 0;
     if (fclose(file) != 0 || failed)
         return sg_fail(status, SG_MACHINE, "%s: writing failed: %s", path, strerror(errno));

@@ -20,7 +20,8 @@ sg_code sg_kernel_fit_files(const char *const *paths, size_t n, const char *devi
                             sg_kernel_fit *fit, sg_status *status);
 void sg_kernel_fit_clear(sg_kernel_fit *fit);
 
-/* What was fitted, in the form of configs/priors/. */
+/* The machine as a data sheet of its own (configs/machines/), without the topology of its links. Lines of configs/priors/ are
+ * those whose evidence is "calibrated". */
 sg_code sg_kernel_fit_write(const char *path, const sg_kernel_fit *fit, sg_status *status);
 
 #endif

@@ -68,7 +68,7 @@ static bool is_yaml(const char *path) {
     return dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
 }
 
-/* A prior's lines and the measured shapes beside them, or a machine file with both. */
+/* A data sheet and the measured shapes beside it, or a machine file with both. */
 static sg_code write_fit(const char *path, const sg_kernel_fit *fit, sg_status *status) {
     if (!is_yaml(path)) return sg_machine_save(path, &fit->machine, status);
     sg_code code = sg_kernel_fit_write(path, fit, status);

@@ -20,7 +20,7 @@ int sg_fitting_reports(const sg_args *args);
  * a file. Returns the exit status. */
 int sg_fitting_steps(const sg_args *args);
 /* fit --kernels --device: a machine's parameters, tiles and measured shapes from tables of kernels; -o: a machine file, or
- * lines of configs/priors/ (.yaml) with the shapes beside them. Returns the exit status. */
+ * a data sheet (.yaml) with the shapes beside it. Returns the exit status. */
 int sg_fitting_kernels(const sg_args *args);
 
 #endif

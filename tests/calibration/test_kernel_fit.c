@@ -272,6 +272,18 @@ static void test_fit_files(void **state) {
     (void)sg_measured_shapes(back.measured, &n);
     assert_int_equal(n, 60);
     sg_machine_clear(&back);
+    char sheet_path[] = "/tmp/stepgauge_sheet_XXXXXX.yaml";
+    file = mkstemps(sheet_path, 5);
+    assert_true(file >= 0);
+    (void)close(file);
+    if (sg_kernel_fit_write(sheet_path, &fit, &status)) fail_msg("%s", status.text);
+    if (sg_machine_load(sheet_path, CONFIGS, &back, &status)) fail_msg("%s", status.text);
+    for (int i = 0; i < SG_M_COUNT; i++)
+        if (fit.fitted[i]) assert_true(fabs(log(back.p[i].value / fit.machine.p[i].value)) < 1e-6);
+    assert_memory_equal(back.tiles, fit.machine.tiles, sizeof back.tiles);
+    assert_true(back.units == fit.machine.units && back.board_w == fit.machine.board_w);
+    sg_machine_clear(&back);
+    (void)remove(sheet_path);
     sg_kernel_fit_clear(&fit);
     assert_int_equal(sg_kernel_fit_files(paths, 1, "rtx-4090", CONFIGS, &fit, &status), SG_BAD_INPUT);
     assert_non_null(strstr(status.text, "no kernel times"));
