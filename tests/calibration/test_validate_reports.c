@@ -236,6 +236,55 @@ static void counts_tell_variants(void **state) {
     sg_csv_table_clear(&table);
 }
 
+static int ascending(const void *x, const void *y) {
+    double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
+}
+
+/* |predicted / measured - 1| of the part's rows; *worst the largest. Returns the median. */
+static double median_error(const sg_validation *v, sg_validate_class cls, const char *part, double *worst) {
+    double error[64];
+    size_t n = 0;
+    for (size_t i = 0; i < v->n && n < 64; i++) {
+        const sg_validated *r = &v->rows[i];
+        if (r->cls == cls && !r->skipped[0] && strcmp(r->part, part) == 0)
+            error[n++] = fabs(r->predicted / r->measured - 1);
+    }
+    assert_true(n > 0);
+    qsort(error, n, sizeof *error, ascending);
+    *worst = error[n - 1];
+    return error[n / 2];
+}
+
+/* The trainings that ship, by the parameters that ship: prices that change must not spoil what they were fitted to. */
+static void shipped_trainings(void **state) {
+    (void)state;
+    sg_csv_table table;
+    sg_status status;
+    sg_validation v = {0};
+    sg_validate_options options = {.config_dir = CONFIGS};
+    if (sg_csv_table_read(SG_SOURCE_DIR "/configs/validation/reports.csv", &table, &status))
+        fail_msg("%s", status.text);
+    if (sg_validate_reports(&table, &options, &v, &status)) fail_msg("%s", status.text);
+    double worst, median = median_error(&v, SG_VALIDATE_REPORTS_STEP, "eager, cameras known", &worst);
+    if (median > 0.10 || worst > 0.25) fail_msg("eager trainings: median %.3f, worst %.3f", median, worst);
+    median = median_error(&v, SG_VALIDATE_REPORTS_STEP, "cameras by busy share", &worst);
+    if (worst > 0.20) fail_msg("4 x H100: worst %.3f", worst);
+    median = median_error(&v, SG_VALIDATE_REPORTS_STEP, "compiled", &worst);
+    if (worst > 0.20) fail_msg("compiled trainings: worst %.3f", worst);
+    median = median_error(&v, SG_VALIDATE_REPORTS_MEMORY, "CNN allocated", &worst);
+    if (median > 0.01 || worst > 0.01) fail_msg("memory of CNN policies: median %.4f, worst %.4f", median, worst);
+    median = median_error(&v, SG_VALIDATE_REPORTS_MEMORY, "driver", &worst);
+    if (median > 0.03 || worst > 0.08) fail_msg("memory by the driver: median %.4f, worst %.4f", median, worst);
+    for (size_t i = 0; i < v.n; i++) {
+        const sg_validated *r = &v.rows[i];
+        if (!r->skipped[0] && !r->cause[0] && !(r->measured >= r->low && r->measured <= r->high))
+            fail_msg("%s: %g is not within %g to %g", r->row, r->measured, r->low, r->high);
+    }
+    sg_validation_clear(&v);
+    sg_csv_table_clear(&table);
+}
+
 static void tables_that_are_none(void **state) {
     (void)state;
     sg_csv_table table = read_table("a,b\n1,2\n");
@@ -263,6 +312,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(parts_and_reasons),    cmocka_unit_test(memory),
                                        cmocka_unit_test(cameras_by_share),     cmocka_unit_test(devices_left_out),
                                        cmocka_unit_test(fit_follows_the_rows), cmocka_unit_test(counts_tell_variants),
-                                       cmocka_unit_test(tables_that_are_none)};
+                                       cmocka_unit_test(shipped_trainings),    cmocka_unit_test(tables_that_are_none)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
