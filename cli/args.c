@@ -23,7 +23,7 @@ typedef enum sg_arg_type {
     ARG_IMAGE_SIZE /* HxW */
 } sg_arg_type;
 
-/* Groups: p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, k captured updates, e traces, t how long it lasts, f measuring again, w machine, q its host, u how sure, l plan, o output file, g the framework's own times, i listing, x tables of measurements, v validation, y nodes, j everywhere. */
+/* Groups: a import, p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, k captured updates, e traces, t how long it lasts, f measuring again, w machine, q its host, u how sure, l plan, o output file, g the framework's own times, i listing, x tables of measurements, v validation, y nodes, j everywhere. */
 typedef struct sg_arg {
     const char *name, *value;
     char group;
@@ -48,6 +48,8 @@ static const sg_arg table[] = {
     {"--set", "KEY=VALUE", 'p', ARG_REPEAT, AT(set), 0, "any other key of the policy; may be repeated"},
     {"--config", "FILE", 'p', ARG_TEXT, AT(config), 0, "YAML or JSON with keys of the policy"},
     {"--dataset", "DIR|FILE", 'p', ARG_TEXT, AT(dataset), 0, "LeRobot data set folder or its meta/info.json"},
+    {"--train-config", "FILE", 'a', ARG_TEXT, AT(train_config), 0,
+     "what the log does not say (default: train_config.json in its folder)"},
     {"--train-config", "FILE", 'p', ARG_TEXT, AT(train_config), 0, "LeRobot train_config.json"},
     {"--envs", "N", 'p', ARG_INT, AT(envs), 1, "PPO: parallel environments"},
     {"--steps-per-env", "N", 'p', ARG_INT, AT(steps_per_env), 1, "PPO: rollout length"},

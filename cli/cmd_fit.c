@@ -1,5 +1,5 @@
 /* fit: a machine and laws from a run file, a probe of the framework, and training logs. */
-#include "calibration/log_read.h"
+#include "calibration/log/log.h"
 #include "calibration/machine_match.h"
 #include "cli/commands.h"
 #include "cli/fitting.h"
@@ -11,6 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+typedef struct sg_observed {
+    sg_point *points;
+    size_t n;
+} sg_observed;
+
 static sg_code observe(const sg_args *args, const sg_log *log, const char *path, sg_point *point, sg_status *status) {
     sg_request request;
     sg_training *training = NULL;
@@ -18,10 +23,10 @@ static sg_code observe(const sg_args *args, const sg_log *log, const char *path,
     sg_code code = sg_device_choose(args, &choice, status);
     if (code == SG_OK) code = sg_request_make(args, choice.device_class, &request, status);
     if (code != SG_OK) return code;
-    if (request.policy.batch == 0) request.policy.batch = log->batch;
+    if (request.policy.batch == 0) request.policy.batch = log->config.batch;
     if (request.policy.batch == 0)
         code = sg_fail(status, SG_BAD_INPUT, "%s does not say the batch size: give --batch", path);
-    if (code == SG_OK && log->ranks > 1) request.policy.ranks = log->ranks;
+    if (code == SG_OK && log->config.ranks > 1) request.policy.ranks = log->config.ranks;
     if (code == SG_OK) code = sg_policy_build(&request.policy, &training, status);
     sg_point_config config;
     sg_measure_options options = sg_measuring_options(args, &choice, NULL, NULL);
@@ -33,15 +38,34 @@ static sg_code observe(const sg_args *args, const sg_log *log, const char *path,
     return code;
 }
 
-static sg_code read_logs(const sg_args *args, sg_point *points, size_t *n, sg_status *status) {
+/* Runs that ended before they were steady tell nothing: a log must have one that did not. */
+static sg_code read_log(const sg_args *args, const char *path, sg_observed *observed, sg_status *status) {
+    sg_logs logs;
+    sg_code code = sg_logs_read(path, &logs, status);
+    if (code != SG_OK) return code;
+    size_t before = observed->n;
+    for (size_t i = 0; i < logs.n && code == SG_OK; i++) {
+        if (isnan(logs.logs[i].steady[SG_LOG_STEP_S])) continue;
+        sg_point *grown = realloc(observed->points, (observed->n + 1) * sizeof *grown);
+        if (!grown) {
+            code = sg_fail_memory(status, (observed->n + 1) * sizeof *grown, "logs");
+            break;
+        }
+        observed->points = grown;
+        code = observe(args, &logs.logs[i], path, &observed->points[observed->n], status);
+        if (code == SG_OK) observed->n++;
+    }
+    sg_logs_clear(&logs);
+    if (code == SG_OK && observed->n == before)
+        code = sg_fail(status, SG_BAD_INPUT,
+                       "at least two lines with a step time are needed: the first window is warm-up");
+    return code;
+}
+
+static sg_code read_logs(const sg_args *args, sg_observed *observed, sg_status *status) {
     for (size_t i = 0; i < args->log.n; i++) {
-        sg_log log;
-        sg_code code = sg_log_read(args->log.value[i], &log, status);
-        if (code != SG_OK) return code;
-        code = observe(args, &log, args->log.value[i], &points[*n], status);
-        sg_log_clear(&log);
+        sg_code code = read_log(args, args->log.value[i], observed, status);
         if (code != SG_OK) return sg_fail_in(status, "log %s", args->log.value[i]);
-        *n += 1;
     }
     return SG_OK;
 }
@@ -64,14 +88,12 @@ sg_code sg_fitting(const sg_args *args, const sg_run *run, sg_fit *fit, sg_statu
     sg_machine prior;
     sg_code code = load_prior(args, run, &prior, status);
     if (code != SG_OK) return code;
-    sg_point *observed = calloc(args->log.n ? args->log.n : 1, sizeof *observed);
-    size_t n = 0;
-    if (!observed) code = sg_fail_memory(status, args->log.n * sizeof *observed, "logs");
-    if (code == SG_OK) code = read_logs(args, observed, &n, status);
-    sg_fit_options options = {.probe_file = args->probe, .observed = observed, .n_observed = n};
+    sg_observed observed = {NULL, 0};
+    code = read_logs(args, &observed, status);
+    sg_fit_options options = {.probe_file = args->probe, .observed = observed.points, .n_observed = observed.n};
     if (code == SG_OK) code = sg_fit_run(run, &prior, &options, fit, status);
-    for (size_t i = 0; i < n; i++) sg_point_clear(&observed[i]);
-    free(observed);
+    for (size_t i = 0; i < observed.n; i++) sg_point_clear(&observed.points[i]);
+    free(observed.points);
     sg_machine_clear(&prior);
     return code;
 }

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "calibration/log_read.h"
+#include "calibration/log/log.h"
 #include "sim/run_file.h"
 #include "tests/support/program.h"
 
@@ -103,9 +103,9 @@ static void pipes_and_devices_are_no_files(void **state) {
         expect(sg_stepgauge("plan", "act", "--frames", "9", "--epochs", "1", "--offers", path, NULL), 2,
                "no regular file");
         expect(sg_stepgauge("fit", path, NULL), 2, "no regular file");
-        sg_log log;
+        sg_logs logs;
         sg_status status;
-        assert_int_equal(sg_log_read(path, &log, &status), SG_BAD_INPUT);
+        assert_int_equal(sg_logs_read(path, &logs, &status), SG_BAD_INPUT);
         assert_non_null(strstr(status.text, "no regular file"));
     }
     (void)unlink(pipe);

@@ -1,0 +1,105 @@
+#include "calibration/log/log.h"
+
+#include "calibration/log/build.h"
+#include "calibration/log/lerobot.h"
+#include "calibration/log/line_source.h"
+#include "calibration/log/marks.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *sg_log_field_name(sg_log_field field) {
+    static const char *const names[SG_LOG_FIELDS] = {
+        "update_s",      "dataloading_s", "preprocessing_s", "step_s",      "peak_allocated_bytes",
+        "samples_per_s", "collection_s",  "learning_s",      "iteration_s", "env_steps_per_s"};
+    return (unsigned)field < SG_LOG_FIELDS ? names[field] : "";
+}
+
+const char *sg_log_event_name(sg_log_event_kind kind) {
+    static const char *const names[] = {"checkpoint", "evaluation", "hub-push", "out-of-memory", "crash", "end"};
+    return (unsigned)kind < sizeof names / sizeof *names ? names[kind] : "";
+}
+
+typedef struct readers {
+    sg_log_builder builder;
+    sg_lerobot lerobot;
+    sg_words words;
+} readers;
+
+static void read_line(readers *r, const sg_line *line) {
+    sg_words *words = &r->words;
+    sg_words_split(words, line);
+    for (size_t i = 0; i < words->n; i++) {
+        sg_log_mark mark;
+        sg_log_read_clock(&r->builder, words, i);
+        if (sg_log_read_event(words, i, &mark)) {
+            sg_lerobot_close(&r->lerobot, &r->builder);
+            sg_log_builder_event(&r->builder, mark.kind, mark.step, NAN, line);
+        }
+        sg_lerobot_word(&r->lerobot, &r->builder, words, i);
+    }
+}
+
+static sg_code no_log(const readers *r, const char *name, sg_status *status) {
+    return sg_fail(status, SG_BAD_INPUT,
+                   "%.200s is no training log that is known: tried LeRobot (lines with 'step:' and 'updt_s:'); %llu "
+                   "progress bars were seen",
+                   name, (unsigned long long)r->builder.bars);
+}
+
+static bool worth_keeping(const sg_log *log) {
+    return log->n_windows || log->n_events || log->config.steps || !isnan(log->train_s) || !isnan(log->jit_s);
+}
+
+static sg_code finish(readers *r, const sg_line_source *source, const char *name, sg_status *status) {
+    sg_logs *logs = r->builder.logs;
+    sg_lerobot_close(&r->lerobot, &r->builder);
+    sg_log_builder_finish(&r->builder);
+    if (r->builder.out_of_memory) return sg_fail_memory(status, sizeof(sg_log_window), "a training log");
+    sg_code code = sg_line_source_error(source, status);
+    if (code != SG_OK) return code;
+    logs->bytes = sg_line_source_bytes(source);
+    sg_log_builder_drop_empty(&r->builder);
+    sg_log *last = logs->n ? &logs->logs[logs->n - 1] : NULL;
+    if (!last || (logs->n == 1 && !worth_keeping(last))) return no_log(r, name, status);
+    if (sg_line_source_cut(source))
+        sg_log_warn(last, "The compressed file ends in the middle: what came before is read");
+    if (r->builder.runs_left_out)
+        sg_log_warn(last, "%llu further runs are left out", (unsigned long long)r->builder.runs_left_out);
+    return SG_OK;
+}
+
+static sg_code read_all(sg_line_source *source, const char *name, sg_logs *logs, sg_status *status) {
+    readers *r = malloc(sizeof *r);
+    memset(logs, 0, sizeof *logs);
+    if (!r) return sg_fail_memory(status, sizeof *r, "a training log");
+    sg_log_builder_start(&r->builder, logs);
+    sg_lerobot_start(&r->lerobot);
+    sg_line line;
+    while (!r->builder.out_of_memory && sg_line_source_next(source, &line)) read_line(r, &line);
+    sg_code code = finish(r, source, name, status);
+    if (code != SG_OK) sg_logs_clear(logs);
+    free(r);
+    return code;
+}
+
+sg_code sg_logs_read(const char *path, sg_logs *logs, sg_status *status) {
+    sg_line_source *source;
+    memset(logs, 0, sizeof *logs);
+    sg_code code = sg_line_source_open(path, &source, status);
+    if (code != SG_OK) return code;
+    code = read_all(source, path, logs, status);
+    sg_line_source_close(source);
+    return code;
+}
+
+sg_code sg_logs_parse(const char *text, size_t bytes, const char *name, sg_logs *logs, sg_status *status) {
+    sg_line_source *source;
+    memset(logs, 0, sizeof *logs);
+    sg_code code = sg_line_source_over(text, bytes, &source, status);
+    if (code != SG_OK) return code;
+    code = read_all(source, name, logs, status);
+    sg_line_source_close(source);
+    return code;
+}

@@ -1,0 +1,89 @@
+/* import: training logs as people have them, read. */
+#include "cli/commands.h"
+#include "cli/importing.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* train_config.json of the folder that holds the log; "" when there is none. */
+static void config_beside(const char *log, char *path, size_t bytes) {
+    const char *slash = strrchr(log, '/');
+    int n = snprintf(path, bytes, "%.*strain_config.json", slash ? (int)(slash + 1 - log) : 0, log);
+    struct stat info;
+    if (n < 0 || (size_t)n >= bytes || stat(path, &info) != 0) path[0] = '\0';
+}
+
+/* What the log does not say, by the configuration; where they contradict each other it belongs to another run. */
+static void fill_in(sg_import *import) {
+    const sg_train_config *t = &import->config;
+    for (size_t i = 0; i < import->logs.n; i++) {
+        sg_log_config *c = &import->logs.logs[i].config;
+        if ((c->batch && t->batch && c->batch != t->batch) || (c->steps && t->steps && c->steps != t->steps)) continue;
+        if (!c->policy[0]) (void)snprintf(c->policy, sizeof c->policy, "%s", t->policy);
+        if (!c->batch) c->batch = t->batch;
+        if (!c->steps) c->steps = t->steps;
+        if (!c->accumulation) c->accumulation = t->accumulation;
+        if (!c->workers && t->workers > 0) c->workers = t->workers;
+        if (!c->save_every && t->save_freq > 0) c->save_every = t->save_freq;
+    }
+}
+
+static sg_code read_config(const sg_args *args, sg_import *import, sg_status *status) {
+    if (args->train_config)
+        (void)snprintf(import->config_path, sizeof import->config_path, "%s", args->train_config);
+    else
+        config_beside(import->path, import->config_path, sizeof import->config_path);
+    if (!import->config_path[0]) return SG_OK;
+    sg_code code = sg_train_config_read(import->config_path, &import->config, status);
+    if (code != SG_OK) return code;
+    import->has_config = true;
+    fill_in(import);
+    return SG_OK;
+}
+
+static sg_code read_one(const sg_args *args, const char *path, sg_import *import, sg_status *status) {
+    import->path = path;
+    sg_code code = sg_logs_read(path, &import->logs, status);
+    return code == SG_OK ? read_config(args, import, status) : code;
+}
+
+static void clear(sg_import *imports, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (imports[i].has_config) sg_train_config_clear(&imports[i].config);
+        sg_logs_clear(&imports[i].logs);
+    }
+    free(imports);
+}
+
+static int show(const sg_args *args, const sg_import *imports, size_t n) {
+    if (args->json) {
+        json_t *list = json_array();
+        for (size_t i = 0; i < n; i++) sg_json_import(&imports[i], list);
+        return sg_json_print(json_pack("{s:o}", "logs", list), SG_OK);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (i) printf("\n");
+        sg_print_import(&imports[i]);
+    }
+    return SG_OK;
+}
+
+int sg_cmd_import(const sg_args *args) {
+    sg_status status;
+    size_t n = args->positional.n;
+    if (n == 0) {
+        (void)sg_fail(&status, SG_BAD_INPUT,
+                      "which logs? Give the console output of a training, such as 'stepgauge import train.log'");
+        return sg_show_error(args, &status);
+    }
+    sg_import *imports = calloc(n, sizeof *imports);
+    sg_code code = imports ? SG_OK : sg_fail_memory(&status, n * sizeof *imports, "logs");
+    for (size_t i = 0; code == SG_OK && i < n; i++)
+        code = read_one(args, args->positional.value[i], &imports[i], &status);
+    int result = code == SG_OK ? show(args, imports, n) : sg_show_error(args, &status);
+    clear(imports, imports ? n : 0);
+    return result;
+}

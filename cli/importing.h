@@ -1,0 +1,22 @@
+/* importing.h: what `import` read, shown. */
+#ifndef SG_CLI_IMPORTING_H
+#define SG_CLI_IMPORTING_H
+
+#include "calibration/dataset.h"
+#include "calibration/log/log.h"
+#include "cli/show.h"
+
+/* The runs of one file. */
+typedef struct sg_import {
+    const char *path;
+    sg_logs logs;
+    char config_path[512]; /* train_config.json that filled in what the log does not say; "" none */
+    bool has_config;
+    sg_train_config config;
+} sg_import;
+
+/* {file, format, config, windows, steady, events, warnings} of each run, appended to `list`. */
+void sg_json_import(const sg_import *import, json_t *list);
+void sg_print_import(const sg_import *import);
+
+#endif
