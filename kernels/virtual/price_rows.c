@@ -169,6 +169,8 @@ static multiple traffic_of(const sg_machine *m, const sg_op *op, double bytes, s
     case SG_OP_SOFTMAX_BWD: {
         multiple x = {.value = 1};
         times(&x, m, SG_M_SOFTMAX_BACKWARD, 1);
+        /* dy and y are read once where registers hold a row, twice where a block loops over it: 12 bytes of 20 */
+        if (has(m, SG_M_SOFTMAX_BACKWARD) && r.columns <= REGISTER_COLUMNS) x.value *= 12.0 / 20;
         return x;
     }
     default:

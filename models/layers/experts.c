@@ -56,10 +56,11 @@ static routed route(sg_graph *g, const sg_experts *experts, const sg_experts_con
     return (routed){sg_reduce(g, SG_FN_SUM, sg_mul(g, p, chosen), 1u << 2, true), mask};
 }
 
-/* Where in a mask [b, t] the tokens are (nonzero): their number, which the host reads, and the place of each. */
+/* Where in a mask [b, t] the tokens are (nonzero, one call): their number, which the host reads, and the place of each. */
 static void find_tokens(sg_graph *g, sg_tid mask) {
     sg_no_grad_begin(g);
     sg_wait(g, sg_sum_all(g, mask));
+    sg_same_dispatch(g);
     (void)sg_cumsum(g, mask, 1);
     sg_no_grad_end(g);
 }

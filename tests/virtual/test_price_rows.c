@@ -253,6 +253,22 @@ static void test_norm_backward(void **state) {
     assert_near(price(&m, &s.op) / (factor * bytes / (eff * 1e12)), 1, 1e-3);
 }
 
+/* Registers hold rows of 1,024 columns: their backward reads both operands once, longer rows' twice. */
+static void test_softmax_backward_in_registers(void **state) {
+    (void)state;
+    sg_machine m;
+    sg_machine_init(&m);
+    m.p[SG_M_BANDWIDTH].value = 1e11;
+    m.p[SG_M_KERNEL_FLOOR_S].value = 1e-9;
+    m.p[SG_M_EFF_SOFTMAX].value = 0.5;
+    m.p[SG_M_SOFTMAX_BACKWARD].value = 20.0 / 12;
+    sample held, looped;
+    make(&held, SG_OP_SOFTMAX_BWD, SG_FN_NONE, SG_F32, 1 << 12, 1024);
+    make(&looped, SG_OP_SOFTMAX_BWD, SG_FN_NONE, SG_F32, 1 << 11, 2048);
+    assert_near(price(&m, &held.op) / (12.0 * (1 << 22) / 0.5e11), 1, 1e-4);
+    assert_near(price(&m, &looped.op) / (20.0 * (1 << 22) / 0.5e11), 1, 1e-4);
+}
+
 /* Without any of the terms a price is bytes at the efficiency; none of them is needed in a step, the start is alone. */
 static void test_terms_that_are_missing(void **state) {
     (void)state;
@@ -293,6 +309,7 @@ int main(void) {
         cmocka_unit_test(test_second_read),
         cmocka_unit_test(test_softmax_shapes),
         cmocka_unit_test(test_norm_backward),
+        cmocka_unit_test(test_softmax_backward_in_registers),
         cmocka_unit_test(test_terms_that_are_missing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
