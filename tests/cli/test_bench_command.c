@@ -112,7 +112,7 @@ static void what_does_not_fit_is_an_answer(void **state) {
 
 static void bad_input_is_told_at_once(void **state) {
     (void)state;
-    expect(sg_stepgauge("bench", NULL), 2, "gemm, memory, copy, launch or collective");
+    expect(sg_stepgauge("bench", NULL), 2, "gemm, memory, copy, launch, collective or ops");
     expect(sg_stepgauge("bench", "gem", NULL), 2, "did you mean 'gemm'");
     expect(sg_stepgauge("bench", "quantum", NULL), 2, "there is no benchmark 'quantum'");
     expect(sg_stepgauge("bench", "gemm", "copy", NULL), 2, "one benchmark at a time");
