@@ -40,6 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         const sg_validate_options options = {.left_out = (sg_left_out)left_out, .folds = 2};
         sg_validation v = {0};
         (void)sg_validate_collectives(&table, &options, &v, &status);
+        (void)sg_validate_gemm(&table, &options, &v, &status);
         (void)sg_validate_memory_bound(&table, &options, &v, &status);
         (void)sg_validate_parallel(&table, &options, &v, &status);
         (void)sg_validate_reports(&table, &options, &v, &status);
