@@ -2,7 +2,7 @@
  *
  * Columns (any may be missing or empty): id, policy, policy_details, dataset, hardware, gpu_count, batch_per_gpu,
  * num_workers, steps, update_s, data_s, step_s, wall_clock, samples_per_s, vram_gb, gpu_util_pct, framework, date, note.
- * Cells are free text. The rules that read them are stated in docs of the functions in report_row.c and report_figures.c;
+ * Cells are free text. docs/reports.md states the rules that read them (report_row.c, report_case.c, report_figures.c);
  * they know words of the field, no row. What is not stated and cannot be derived is not guessed: the row says so. */
 #ifndef SG_CALIBRATION_REPORT_ROW_H
 #define SG_CALIBRATION_REPORT_ROW_H
