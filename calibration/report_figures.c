@@ -41,25 +41,26 @@ static double steps_of(const sg_csv_table *t, size_t index, const sg_report_row 
     return 0;
 }
 
-static void take_wall(const sg_csv_table *t, size_t index, sg_report_row *row) {
+/* Seconds per step of the whole run. False: none, with the reason. */
+static bool wall_of(const sg_csv_table *t, size_t index, const sg_report_row *row, double *low, double *high,
+                    char why[SG_REPORT_REASON]) {
     char wall[256];
-    double low, high;
+    why[0] = 0;
     cell(t, index, "wall_clock", wall, sizeof wall);
-    if (!wall[0]) return;
+    if (!wall[0]) return false;
     double steps = steps_of(t, index, row, wall);
     if (sg_report_find(wall, "eta"))
-        (void)snprintf(row->no_time, sizeof row->no_time, "an announced duration, no measured one: %.60s", wall);
+        (void)snprintf(why, SG_REPORT_REASON, "an announced duration, no measured one: %.60s", wall);
     else if (sg_report_find(wall, "estimate") || sg_report_find(wall, "estimated"))
-        (void)snprintf(row->no_time, sizeof row->no_time, "an estimate of its author: %.60s", wall);
-    else if (!sg_report_duration(wall, &low, &high))
-        (void)snprintf(row->no_time, sizeof row->no_time, "no duration: %.60s", wall);
+        (void)snprintf(why, SG_REPORT_REASON, "an estimate of its author: %.60s", wall);
+    else if (!sg_report_duration(wall, low, high))
+        (void)snprintf(why, SG_REPORT_REASON, "no duration: %.60s", wall);
     else if (!(steps >= 1))
-        (void)snprintf(row->no_time, sizeof row->no_time, "a wall-clock without its number of steps");
-    else {
-        row->time = SG_REPORT_WALL;
-        row->low_s = low / steps;
-        row->high_s = high / steps;
-    }
+        (void)snprintf(why, SG_REPORT_REASON, "a wall-clock without its number of steps");
+    if (why[0]) return false;
+    *low /= steps;
+    *high /= steps;
+    return true;
 }
 
 /* Seconds per step from rates: the note's "2.78 step/s", or samples per second. 0: none. */
@@ -96,11 +97,20 @@ static void take_times(const sg_csv_table *t, size_t index, sg_report_row *row) 
         row->time = SG_REPORT_STEP;
         low = high = rate;
     }
+    double wall_low, wall_high;
+    char why[SG_REPORT_REASON];
+    bool run = wall_of(t, index, row, &wall_low, &wall_high, why);
+    if (run) row->run_step_s = sqrt(wall_low * wall_high);
+    if (row->time == SG_REPORT_NO_TIME && run) {
+        row->time = SG_REPORT_WALL;
+        low = wall_low;
+        high = wall_high;
+    }
     if (row->time != SG_REPORT_NO_TIME) {
         row->low_s = low;
         row->high_s = high;
     } else {
-        take_wall(t, index, row);
+        (void)snprintf(row->no_time, sizeof row->no_time, "%s", why);
     }
     if (row->time == SG_REPORT_NO_TIME && !row->no_time[0])
         (void)snprintf(row->no_time, sizeof row->no_time, "no time of a step");

@@ -47,6 +47,7 @@ typedef struct sg_report_row {
     sg_report_time time;
     double low_s, high_s;
     double update_s, data_s; /* as stated; 0: not */
+    double run_step_s;       /* the run's wall-clock over its steps; 0: not stated */
     char no_time[SG_REPORT_REASON];
     double busy_share;                    /* of the GPU; 0: not stated */
     double allocated_bytes, driver_bytes; /* 0: not stated */

@@ -85,7 +85,16 @@ static bool same_cameras(const sg_report_case *a, const sg_report_case *b) {
                       strcmp(a->row.hardware, b->row.hardware) == 0 && a->n_candidates == b->n_candidates);
 }
 
-/* Of the candidates, the one whose device time comes nearest to the busy seconds that the sources state: share x step. */
+/* Seconds that the GPU is busy in a step: as predicted; as the source states it, a share of the whole run where that is known. */
+static double busy_s(const sg_prediction *p) {
+    return p->device_busy_share * (p->update_s.value + p->preprocessing_s.value);
+}
+
+static double stated_busy_s(const sg_report_row *row) {
+    return row->busy_share * fmax(measured_s(row) + row->data_s, row->run_step_s);
+}
+
+/* Of the candidates, the one whose device time comes nearest to the busy seconds that the sources state. */
 static sg_code choose_cameras(const run *r, const sg_report_case *one, size_t *chosen, sg_status *status) {
     double best = INFINITY;
     for (size_t k = 0; k < one->n_candidates; k++) {
@@ -96,8 +105,7 @@ static sg_code choose_cameras(const run *r, const sg_report_case *one, size_t *c
             if (!chooses_cameras(other) || !same_cameras(one, other)) continue;
             sg_code code = predict_case(r, other, k, &p, status);
             if (code) return code;
-            double stated_s = other->row.busy_share * (measured_s(&other->row) + other->row.data_s);
-            double log_ratio = log(p.device_busy_share * p.step_s.value / stated_s);
+            double log_ratio = log(busy_s(&p) / stated_busy_s(&other->row));
             misfit += log_ratio * log_ratio;
         }
         if (misfit < best) best = misfit, *chosen = k;
@@ -155,13 +163,13 @@ static sg_code add_unchosen(run *r, const sg_report_case *one, size_t candidate,
     sg_code code = predict_case(r, one, candidate, &p, status);
     if (code) return code;
     int cameras = one->candidate[candidate].cameras;
-    double step_s = measured_s(&one->row) + one->row.data_s;
     (void)snprintf(v.part, sizeof v.part, "cameras by busy share");
     (void)snprintf(v.row, sizeof v.row, "%s (%d camera%s)", one->row.id, cameras, cameras == 1 ? "" : "s");
-    (void)snprintf(v.skipped, sizeof v.skipped,
-                   "%d camera%s would take %.3g s (%.3g-%.3g), the GPU busy %.0f %% of the step reported, not %.0f %%",
-                   cameras, cameras == 1 ? "" : "s", p.update_s.value, p.update_s.low, p.update_s.high,
-                   100 * p.device_busy_share * p.step_s.value / step_s, 100 * one->row.busy_share);
+    (void)snprintf(
+        v.skipped, sizeof v.skipped,
+        "%d camera%s would take %.3g s (%.3g-%.3g), the GPU busy for %.3g s; the report has it busy for %.3g s",
+        cameras, cameras == 1 ? "" : "s", p.update_s.value, p.update_s.low, p.update_s.high, busy_s(&p),
+        stated_busy_s(&one->row));
     return sg_validation_add(r->into, &v, status);
 }
 
