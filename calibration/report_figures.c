@@ -46,6 +46,7 @@ static bool wall_of(const sg_csv_table *t, size_t index, const sg_report_row *ro
                     char why[SG_REPORT_REASON]) {
     char wall[256];
     why[0] = 0;
+    *low = *high = 0;
     cell(t, index, "wall_clock", wall, sizeof wall);
     if (!wall[0]) return false;
     double steps = steps_of(t, index, row, wall);
