@@ -39,6 +39,7 @@ static json_t *config_of(const sg_log_config *c) {
     put_count(object, "workers", c->workers);
     put_count(object, "log_every", c->log_every);
     put_count(object, "save_every", c->save_every);
+    put_count(object, "env_steps_per_iteration", c->env_steps_per_iteration);
     put_text(object, "device", c->device);
     return object;
 }

@@ -23,6 +23,7 @@ static void print_config(const sg_log *log) {
     print_count("parameters", c->parameters_total);
     print_count("  of them trained", c->parameters_trainable);
     print_count("loader workers", c->workers);
+    print_count("env steps / iteration", c->env_steps_per_iteration);
 }
 
 static sg_text cell(sg_log_field field, double value) {
@@ -51,7 +52,7 @@ static void print_windows(const sg_log *log) {
     int field[SG_LOG_FIELDS];
     size_t columns = 1;
     for (int f = 0; f < SG_LOG_FIELDS; f++) {
-        if (!told(log, f)) continue;
+        if (!told(log, f) || (f == SG_LOG_STEP_S && told(log, SG_LOG_COLLECTION_S))) continue;
         field[columns - 1] = f;
         header[columns++] = label((sg_log_field)f);
     }

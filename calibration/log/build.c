@@ -85,7 +85,8 @@ static sg_log *new_run(sg_log_builder *b) {
     for (int i = 0; i < SG_LOG_FIELDS; i++) log->steady[i] = NAN;
     b->family = SG_LOG_NONE;
     memset(&b->traits, 0, sizeof b->traits);
-    b->traits.first_time_s = NAN;
+    b->traits.first_time_s = b->traits.steps_per_s = NAN;
+    memset(&b->last_bar, 0, sizeof b->last_bar);
     b->window_room = b->event_room = 0;
     b->ended = b->event_open = false;
     b->last = sg_log_window_none();
@@ -127,7 +128,7 @@ static bool other_batch(const sg_log_builder *b, const sg_log_window *w) {
 }
 
 static bool goes_back(const sg_log_window *last, const sg_log_window *w) {
-    if (w->iteration < last->iteration) return true;
+    if (w->iteration < last->iteration || w->env_steps < last->env_steps) return true;
     if (w->step_high < last->step_low) return true;
     bool exact = w->step_low == w->step_high && last->step_low == last->step_high;
     if (exact && w->step <= last->step) return true;
@@ -168,6 +169,19 @@ static void keep(sg_log_builder *b, sg_log *log, const sg_log_window *window) {
     b->windows_kept++;
 }
 
+/* Counters as they last stood: a window may lack them. */
+static void remember(sg_log_builder *b, const sg_log_window *window) {
+    sg_log_window before = b->last;
+    b->last = *window;
+    if (isnan(window->step)) {
+        b->last.step = before.step;
+        b->last.step_low = before.step_low;
+        b->last.step_high = before.step_high;
+    }
+    if (isnan(window->iteration)) b->last.iteration = before.iteration;
+    if (isnan(window->env_steps)) b->last.env_steps = before.env_steps;
+}
+
 void sg_log_builder_window(sg_log_builder *b, sg_log_family family, const sg_log_window *window) {
     sg_log *log = last_run(b);
     bool other = !log || b->ended || (b->family != SG_LOG_NONE && b->family != family);
@@ -180,7 +194,7 @@ void sg_log_builder_window(sg_log_builder *b, sg_log_family family, const sg_log
     if (!b->traits.by_counters && by_counters(window, &value)) b->traits.by_counters = value;
     if (!b->traits.by_rate && by_rate(window, &value)) b->traits.by_rate = value;
     if (isnan(b->traits.first_time_s)) b->traits.first_time_s = window->time_s;
-    if (!window->summary) b->last = *window;
+    if (!window->summary) remember(b, window);
     keep(b, log, window);
 }
 

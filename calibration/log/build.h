@@ -26,11 +26,13 @@ typedef struct sg_log_bar {
 
 /* What a run's windows have shown, beside their values. */
 typedef struct sg_log_traits {
-    bool smp_s, mem_gb, prep_s, step_s;  /* LeRobot's fields: which era */
-    bool hydra;                          /* settings printed as they were until January 2025 */
-    bool computation;                    /* rsl_rl's old line */
-    bool negative_eta, not_finite, json; /* json: W&B as JSON */
+    bool smp_s, mem_gb, prep_s, step_s; /* LeRobot's fields: which era */
+    bool hydra;                         /* settings printed as they were until January 2025 */
+    bool computation;                   /* rsl_rl's old line */
+    bool negative_eta, not_finite;
+    bool json, other_runs; /* W&B: as JSON; columns of several runs */
     double first_time_s;
+    double steps_per_s;          /* Trainer's own mean */
     double by_counters, by_rate; /* samples per step: of the counters, of smp/s x step time; 0: not told */
 } sg_log_traits;
 
@@ -46,6 +48,7 @@ typedef struct sg_log_builder {
     bool event_open; /* a crash whose lines are still coming */
     double time_s;   /* the last time stamp, NAN: none */
     sg_log_bar bar;
+    sg_log_bar last_bar;    /* as it stood at the last window that took its time from a bar */
     uint64_t bars;          /* frames seen */
     uint64_t runs_left_out; /* beyond those that are kept */
     bool out_of_memory;

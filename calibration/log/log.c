@@ -1,9 +1,12 @@
 #include "calibration/log/log.h"
 
+#include "calibration/log/bars.h"
 #include "calibration/log/build.h"
 #include "calibration/log/lerobot.h"
 #include "calibration/log/line_source.h"
 #include "calibration/log/marks.h"
+#include "calibration/log/rsl_rl.h"
+#include "calibration/log/wandb.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,28 +27,67 @@ const char *sg_log_event_name(sg_log_event_kind kind) {
 typedef struct readers {
     sg_log_builder builder;
     sg_lerobot lerobot;
+    sg_rsl_rl rsl_rl;
+    sg_dicts dicts;
+    sg_wandb_csv csv;
+    sg_wandb_json json;
     sg_words words;
+    uint64_t bytes;
 } readers;
+
+static void close_records(readers *r) {
+    sg_lerobot_close(&r->lerobot, &r->builder);
+    sg_rsl_rl_close(&r->rsl_rl, &r->builder);
+    sg_log_flush_bar(&r->builder);
+}
+
+/* A record may be wrapped over lines, a block is many: what begins another format ends them. */
+static void end_others(readers *r) {
+    const sg_words *words = &r->words;
+    if (!words->n || words->line.continues) return;
+    sg_word first = words->word[0], rest;
+    const char *colon = memchr(first.text, ':', first.n);
+    bool field = colon && colon + 1 < first.text + first.n;
+    if (r->lerobot.open && !field) sg_lerobot_close(&r->lerobot, &r->builder);
+    if (sg_word_is(first, "INFO") || sg_word_is(first, "Step") || sg_word_after(first, "step:", &rest) ||
+        sg_word_after(first, "{'", &rest))
+        sg_rsl_rl_close(&r->rsl_rl, &r->builder);
+}
 
 static void read_line(readers *r, const sg_line *line) {
     sg_words *words = &r->words;
     sg_words_split(words, line);
+    sg_wandb_csv_line(&r->csv, &r->builder, line);
+    sg_wandb_json_line(&r->json, &r->builder, line);
+    end_others(r);
+    if (!line->continues) {
+        sg_rsl_rl_line(&r->rsl_rl, &r->builder, words);
+        sg_brax_line(&r->builder, words);
+    }
     for (size_t i = 0; i < words->n; i++) {
         sg_log_mark mark;
         sg_log_read_clock(&r->builder, words, i);
         if (sg_log_read_event(words, i, &mark)) {
-            sg_lerobot_close(&r->lerobot, &r->builder);
+            close_records(r);
             sg_log_builder_event(&r->builder, mark.kind, mark.step, NAN, line);
         }
         sg_lerobot_word(&r->lerobot, &r->builder, words, i);
+        sg_openpi_word(&r->builder, words, i);
+        sg_dicts_word(&r->dicts, &r->builder, words, i);
     }
 }
 
 static sg_code no_log(const readers *r, const char *name, sg_status *status) {
-    return sg_fail(status, SG_BAD_INPUT,
-                   "%.200s is no training log that is known: tried LeRobot (lines with 'step:' and 'updt_s:'); %llu "
-                   "progress bars were seen",
-                   name, (unsigned long long)r->builder.bars);
+    return sg_fail(
+        status, SG_BAD_INPUT,
+        "%.200s is no training log that is known; none of these was found: LeRobot's 'step:.. updt_s:..' lines; a W&B "
+        "export's 'train/update_s'; rsl_rl's 'Computation: .. steps/s (collection: ..)' or 'Collection time:'; "
+        "openpi's "
+        "'Step N: .. loss=..' or 'steps_per_sec='; the Hugging Face Trainer's {'loss': .., 'epoch': ..} or "
+        "'train_runtime'; Brax's 'time to train:'. It has %llu bytes and %llu progress bars: give the console output "
+        "of "
+        "the training",
+        name, (unsigned long long)r->bytes, (unsigned long long)r->builder.bars);
 }
 
 static bool worth_keeping(const sg_log *log) {
@@ -54,12 +96,13 @@ static bool worth_keeping(const sg_log *log) {
 
 static sg_code finish(readers *r, const sg_line_source *source, const char *name, sg_status *status) {
     sg_logs *logs = r->builder.logs;
-    sg_lerobot_close(&r->lerobot, &r->builder);
+    close_records(r);
+    sg_wandb_csv_close(&r->csv, &r->builder);
     sg_log_builder_finish(&r->builder);
     if (r->builder.out_of_memory) return sg_fail_memory(status, sizeof(sg_log_window), "a training log");
     sg_code code = sg_line_source_error(source, status);
     if (code != SG_OK) return code;
-    logs->bytes = sg_line_source_bytes(source);
+    logs->bytes = r->bytes = sg_line_source_bytes(source);
     sg_log_builder_drop_empty(&r->builder);
     sg_log *last = logs->n ? &logs->logs[logs->n - 1] : NULL;
     if (!last || (logs->n == 1 && !worth_keeping(last))) return no_log(r, name, status);
@@ -76,6 +119,10 @@ static sg_code read_all(sg_line_source *source, const char *name, sg_logs *logs,
     if (!r) return sg_fail_memory(status, sizeof *r, "a training log");
     sg_log_builder_start(&r->builder, logs);
     sg_lerobot_start(&r->lerobot);
+    sg_rsl_rl_start(&r->rsl_rl);
+    sg_dicts_start(&r->dicts);
+    sg_wandb_csv_start(&r->csv);
+    sg_wandb_json_start(&r->json);
     sg_line line;
     while (!r->builder.out_of_memory && sg_line_source_next(source, &line)) read_line(r, &line);
     sg_code code = finish(r, source, name, status);

@@ -79,6 +79,7 @@ typedef struct sg_log_config {
     int64_t frames, episodes;
     int64_t parameters_total, parameters_trainable;
     int64_t workers, log_every, save_every;
+    int64_t env_steps_per_iteration; /* PPO: environments x steps of each, over all processes */
     char policy[64];
     char device[16];
 } sg_log_config;

@@ -30,9 +30,21 @@ static double read_rate(sg_word word) {
     if (isnan(value) || value <= 0) return NAN;
     const char *end = memchr(word.text, ']', word.n);
     sg_word unit = {word.text + used, (end ? (size_t)(end - word.text) : word.n) - used};
+    if (unit.n && unit.text[unit.n - 1] == ',') unit.n--;
     if (unit.n > 2 && unit.text[0] == 's' && unit.text[1] == '/') return value;
     if (unit.n > 2 && unit.text[unit.n - 1] == 's' && unit.text[unit.n - 2] == '/') return 1 / value;
     return NAN;
+}
+
+/* Steps, not files, examples or bytes: "1.92step/s]", "2.27s/it]", "?it/s]". */
+static bool of_steps(sg_word word) {
+    static const char *const units[] = {"it/s", "s/it", "step/s", "s/step", "steps/s", "s/steps"};
+    const char *end = memchr(word.text, ']', word.n);
+    sg_word unit = {word.text, end ? (size_t)(end - word.text) : word.n};
+    if (unit.n && unit.text[unit.n - 1] == ',') unit.n--;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (sg_word_ends(unit, units[i])) return true;
+    return false;
 }
 
 /* "[02:45<14:28:47," behind a position, the rate behind it. */
@@ -45,6 +57,7 @@ static void read_bar(sg_log_builder *b, const sg_words *words, size_t at) {
     sg_log_bar bar = {.elapsed_s = elapsed, .rate_s = NAN, .fresh = true};
     if (isnan(elapsed) || !read_position(words->word[at - 1], &bar)) return;
     if (at + 1 < words->n) bar.rate_s = read_rate(words->word[at + 1]);
+    if (at + 1 < words->n && !of_steps(words->word[at + 1])) return;
     b->bar = bar;
     b->bars++;
 }

@@ -1,5 +1,6 @@
 /* run_end.c: format, configuration and warnings of a run, when all its windows are there. */
-#include "calibration/log/build.h"
+#include "calibration/log/bars.h"
+#include "calibration/log/rsl_rl.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -122,10 +123,14 @@ void sg_log_end_run(sg_log *log, sg_log_family family, const sg_log_traits *t) {
     if (family == SG_LOG_LEROBOT || family == SG_LOG_WANDB)
         lerobot_samples(log, strcmp(log->format, "lerobot-2024") == 0);
     if (family == SG_LOG_LEROBOT) lerobot_warnings(log, t);
+    if (family == SG_LOG_RSL_RL) sg_rsl_rl_facts(log);
+    if (family == SG_LOG_HF) sg_dicts_facts(log, t);
     sg_log_resolve_steps(log);
     sg_log_steady(log);
     sg_log_time_events(log);
     if (t->negative_eta) sg_log_warn(log, "The time left is negative (a resumed run counts from its first iteration)");
+    if (t->other_runs)
+        sg_log_warn(log, "The table has columns of several runs: the first is read, export the others apart");
     if (t->not_finite) sg_log_warn(log, "The loss became NaN or infinite: the times still hold");
     if (log->every > 1)
         sg_log_warn(log, "Of %llu windows every %llu-th is kept", (unsigned long long)log->windows_seen,

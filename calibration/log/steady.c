@@ -51,12 +51,18 @@ static size_t gather(const sg_log *log, bool summaries, int field, bool with_sta
     return n;
 }
 
+static bool tells(const sg_log_window *w) {
+    for (int f = 0; f < SG_LOG_FIELDS; f++)
+        if (!isnan(w->value[f])) return true;
+    return false;
+}
+
 static void mark_stalls(sg_log *log, bool summaries, double typical_s) {
     for (size_t i = 0; i < log->n_windows; i++) {
         sg_log_window *w = &log->windows[i];
         w->stalled = counts(log, i, summaries) && sg_log_window_step_s(w) > STALLED * typical_s;
         log->stalled += w->stalled;
-        log->steady_windows += counts(log, i, summaries) && !w->stalled;
+        log->steady_windows += counts(log, i, summaries) && !w->stalled && tells(w);
     }
 }
 

@@ -1,0 +1,48 @@
+/* wandb.h: LeRobot's keys ("train/update_s") in what W&B exports: CSV tables and JSON, and the Trainer's own JSON
+ * (trainer_state.json). Both are read byte by byte: a line may be of any length. */
+#ifndef SG_CALIBRATION_LOG_WANDB_H
+#define SG_CALIBRATION_LOG_WANDB_H
+
+#include "calibration/log/build.h"
+
+/* A row or an object as it is read. */
+typedef struct sg_wandb_record {
+    double field[SG_LOG_FIELDS];
+    double step, samples, time_s, eval_s;
+    double loss, epoch, learning_rate, runtime, samples_per_s, steps_per_s; /* of the Trainer */
+} sg_wandb_record;
+sg_wandb_record sg_wandb_none(void);
+/* Where a key's value goes in the record, NULL: not a key that is known. `unit` multiplies it. */
+double *sg_wandb_place(sg_wandb_record *record, const char *key, double *unit);
+/* As a window or an evaluation. True when the record held one. */
+bool sg_wandb_emit(const sg_wandb_record *record, sg_log_builder *builder, bool json, const sg_line *line);
+
+enum { SG_WANDB_COLUMNS = 1024, SG_WANDB_KEY = 192, SG_WANDB_DEEPEST = 8 };
+
+typedef struct sg_wandb_csv {
+    bool header;                         /* one was read: rows follow */
+    signed char place[SG_WANDB_COLUMNS]; /* of each column in wandb.c's list of keys, -1: none */
+    size_t columns, column;
+    sg_wandb_record record;
+    char cell[SG_WANDB_KEY];
+    size_t n;
+    bool quoted, row_open, reading_header;
+    bool other_runs; /* columns of other runs than the first are left out */
+    char run[SG_WANDB_KEY];
+} sg_wandb_csv;
+void sg_wandb_csv_start(sg_wandb_csv *reader);
+void sg_wandb_csv_line(sg_wandb_csv *reader, sg_log_builder *builder, const sg_line *line);
+void sg_wandb_csv_close(sg_wandb_csv *reader, sg_log_builder *builder);
+
+typedef struct sg_wandb_json {
+    bool on, decided; /* the text begins as JSON does */
+    bool in_text, escaped, after_colon, in_number;
+    char key[SG_WANDB_KEY], text[SG_WANDB_KEY];
+    size_t n;
+    size_t depth;
+    sg_wandb_record record[SG_WANDB_DEEPEST]; /* of each open object; those that lie deeper hold no records */
+} sg_wandb_json;
+void sg_wandb_json_start(sg_wandb_json *reader);
+void sg_wandb_json_line(sg_wandb_json *reader, sg_log_builder *builder, const sg_line *line);
+
+#endif

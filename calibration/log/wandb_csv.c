@@ -1,0 +1,109 @@
+/* wandb_csv.c: tables that W&B exports: all keys of one run in columns, or one key of several runs. */
+#include "calibration/log/wandb.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void sg_wandb_csv_start(sg_wandb_csv *r) {
+    memset(r, 0, sizeof *r);
+    r->record = sg_wandb_none();
+}
+
+/* "train/update_s", or of a chart "run-name - train/update_s"; __MIN and __MAX beside it are no values. */
+static const char *key_of(sg_wandb_csv *r) {
+    char *dash = strstr(r->cell, " - ");
+    if (!dash) return r->cell;
+    *dash = '\0';
+    if (!r->run[0]) memcpy(r->run, r->cell, sizeof r->run);
+    bool same = strcmp(r->run, r->cell) == 0;
+    r->other_runs |= !same;
+    return same ? dash + 3 : "";
+}
+
+/* A header may be any line with a key of training and a comma; other lines are not looked at further. */
+static bool is_header(const sg_line *line) {
+    return memmem(line->text, line->bytes, "train/", 6) && memchr(line->text, ',', line->bytes) &&
+           (line->text[0] == '"' || line->text[0] == '_' || line->text[0] == 'S' || line->text[0] == 't' ||
+            line->text[0] == ',' || line->text[0] == 'e');
+}
+
+static const char *const columns_known[] = {"train/update_s", "train/dataloading_s", "train/preprocessing_s",
+                                            "train/step_s",   "train/samples_per_s", "train/gpu_mem_gb",
+                                            "train/steps",    "train/samples",       "_step",
+                                            "Step",           "_timestamp",          "eval/eval_s"};
+
+static void end_header_cell(sg_wandb_csv *r) {
+    if (r->columns == SG_WANDB_COLUMNS) return;
+    signed char place = -1;
+    const char *key = key_of(r);
+    for (size_t i = 0; i < sizeof columns_known / sizeof *columns_known; i++)
+        if (strcmp(key, columns_known[i]) == 0) place = (signed char)i;
+    r->place[r->columns++] = place;
+}
+
+static void end_cell(sg_wandb_csv *r) {
+    r->cell[r->n] = '\0';
+    if (r->reading_header) {
+        end_header_cell(r);
+    } else if (r->column < r->columns && r->place[r->column] >= 0 && r->n) {
+        double unit, *into = sg_wandb_place(&r->record, columns_known[(size_t)r->place[r->column]], &unit);
+        char *end;
+        double value = strtod(r->cell, &end);
+        /* "train/steps" is exact; W&B's own counter stands in where there is none. */
+        if (into && end != r->cell && !*end && isfinite(value) && value >= 0 &&
+            (isnan(*into) || columns_known[(size_t)r->place[r->column]][0] == 't'))
+            *into = unit * value;
+    }
+    r->column++;
+    r->n = 0;
+}
+
+static bool tells_times(const sg_wandb_csv *r) {
+    for (size_t i = 0; i < r->columns; i++)
+        if (r->place[i] >= 0 && r->place[i] < 6) return true;
+    return false;
+}
+
+void sg_wandb_csv_close(sg_wandb_csv *r, sg_log_builder *b) {
+    static const sg_line none = {"", 0, false};
+    if (!r->row_open) return;
+    end_cell(r);
+    r->row_open = r->quoted = false;
+    if (r->reading_header) {
+        r->reading_header = false;
+        r->header = tells_times(r);
+        return;
+    }
+    (void)sg_wandb_emit(&r->record, b, false, &none);
+    if (r->other_runs) b->traits.other_runs = true;
+    r->record = sg_wandb_none();
+}
+
+static void feed(sg_wandb_csv *r, const sg_line *line) {
+    for (size_t i = 0; i < line->bytes; i++) {
+        char c = line->text[i];
+        if (c == '"')
+            r->quoted = !r->quoted;
+        else if (c == ',' && !r->quoted)
+            end_cell(r);
+        else if (r->n + 1 < sizeof r->cell)
+            r->cell[r->n++] = c;
+    }
+}
+
+void sg_wandb_csv_line(sg_wandb_csv *r, sg_log_builder *b, const sg_line *line) {
+    if (!line->continues) {
+        sg_wandb_csv_close(r, b);
+        bool header = line->bytes && is_header(line);
+        if (header) {
+            r->reading_header = true;
+            r->columns = 0;
+            r->run[0] = '\0';
+            r->other_runs = false;
+        }
+        r->row_open = line->bytes && (header || r->header);
+        r->column = r->n = 0;
+    }
+    if (r->row_open) feed(r, line);
+}
