@@ -40,10 +40,15 @@ static sg_code read_list(const sg_tree *tree, const sg_node *map, sg_tile_kind k
 
 sg_code sg_machine_tiles_read(const sg_tree *tree, const sg_node *map, sg_machine *machine, sg_status *status) {
     if (!sg_node_get(map, "tiles")) return SG_OK;
-    static const char *const keys[] = {"linear", "batched"};
+    static const char *const keys[] = {"linear",       "batched",      "capability_6",  "capability_7",
+                                       "capability_8", "capability_9", "capability_10", "capability_12"};
+    char own[32];
     const sg_node *tiles = NULL;
     sg_code code = sg_node_child(tree, map, "tiles", SG_NODE_MAP, &tiles, status);
-    if (!code) code = sg_node_known(tree, tiles, keys, 2, status);
+    if (!code) code = sg_node_known(tree, tiles, keys, sizeof keys / sizeof *keys, status);
+    (void)snprintf(own, sizeof own, "capability_%d", machine->capability / 10);
+    if (!code && sg_node_get(tiles, own)) code = sg_node_child(tree, tiles, own, SG_NODE_MAP, &tiles, status);
+    if (!code) code = sg_node_known(tree, tiles, keys, sizeof keys / sizeof *keys, status);
     for (int k = 0; k < SG_TILE_KIND_COUNT && !code; k++)
         code = read_list(tree, tiles, (sg_tile_kind)k, machine, status);
     return code;

@@ -1,6 +1,7 @@
 /* machine_tiles.h: a machine's tiles in data sheets and machine files.
  *
- * In a data sheet or a prior: tiles: {linear: [128x128, 64x128], batched: [128x128]}, rows of the output x columns. In the
+ * In a data sheet or a prior: tiles: {linear: [128x128, 64x128], batched: [128x128]}, rows of the output x columns;
+ * beside them capability_8: {linear: ..., batched: ...} for machines of compute capability 8.x alone. In the
  * group "machine" of a machine file: datasets tiles_linear and tiles_batched, pairs of rows and columns. Both may be missing. */
 #ifndef SG_CALIBRATION_MACHINE_TILES_H
 #define SG_CALIBRATION_MACHINE_TILES_H

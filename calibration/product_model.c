@@ -11,17 +11,22 @@
  * few rows of a new device should move the prior as far as they can. */
 static const double NOISE = 0.05, NOISE_OF_FEW = 0.035;
 enum { FEW_ROWS = 100 };
-/* What a model is taken to err by where nothing else is known, and how many rows that weighs. */
-static const double USUAL_SCATTER = 0.06, USUAL_WEIGHT = 4;
+/* What a model is taken to err by where nothing else is known, and how many rows that weighs over a device and at one shape.
+ * Cards of 80 W and less change their clock with what ran before (kernel tables of L4 and T4: 0.16 and 0.12, P4: 0.05). */
+static const double USUAL_SCATTER = 0.06, SMALL_BOARD_W = 80, SMALL_SCATTER = 0.2, DEVICE_WEIGHT = 3, USUAL_WEIGHT = 4;
 /* Degrees of freedom of intervals from a prior or few rows (docs/design.md, "Evidence and intervals"). */
 static const double FREEDOM = 4;
+
+static double usual_scatter(const sg_machine *m) {
+    return m->board_w > 0 && m->board_w <= SMALL_BOARD_W ? SMALL_SCATTER : USUAL_SCATTER;
+}
 
 void sg_product_model_unmeasured(const sg_machine *sheet, const sg_product_prior *prior, sg_product_model *model) {
     memset(model, 0, sizeof *model);
     model->machine = *sheet;
     model->machine.covariance = NULL;
     model->prior = *prior;
-    model->scatter = USUAL_SCATTER;
+    model->scatter = usual_scatter(sheet);
     for (size_t i = 0; i < SG_PRODUCT_TERMS; i++) {
         sg_machine_id id = sg_product_term(i);
         model->machine.p[id].value = isfinite(prior->mean[i]) ? sg_product_value(id, prior->mean[i]) : NAN;
@@ -119,15 +124,15 @@ static double decided_terms(const sg_product_model *model) {
     return sum;
 }
 
-/* Widens what few rows tell: residuals by the parameters that were fitted to them, parameters by what residuals exceed the
- * noise that the fit took. */
+/* Widens what few rows tell: residuals by the parameters that were fitted to them, parameters by what residuals exceed
+ * the usual. */
 static void widen(sg_product_model *model) {
     size_t n = model->fit.n_rows, terms = model->fit.n_terms;
     if (!n) return;
     double factor = sqrt((double)n / fmax(1, (double)n - decided_terms(model)));
     model->scatter *= factor;
     model->width *= factor;
-    double excess = fmax(1, pow(model->scatter / noise_of(n), 2));
+    double excess = fmax(1, pow(model->scatter / USUAL_SCATTER, 2));
     for (size_t i = 0; i < terms * terms; i++) model->fit.covariance[i] *= excess;
 }
 
@@ -146,7 +151,8 @@ static sg_code judge(sg_product_model *model, sg_status *status) {
         size[i] = fabs(model->residual[i]);
     }
     gsl_sort(size, 1, n);
-    model->scatter = 1.4826 * gsl_stats_median_from_sorted_data(size, 1, n);
+    double seen = 1.4826 * gsl_stats_median_from_sorted_data(size, 1, n), usual = usual_scatter(&model->machine);
+    model->scatter = sqrt(((double)n * seen * seen + DEVICE_WEIGHT * usual * usual) / ((double)n + DEVICE_WEIGHT));
     for (size_t i = 0; i < n; i++) {
         double own = model->residual[i];
         model->residual[i] = 0; /* a row does not tell of its own neighbourhood */

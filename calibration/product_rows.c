@@ -75,6 +75,14 @@ void sg_product_rows_tiles(const sg_product_row *const *rows, size_t n, sg_tile_
     if (used.n) *tiles = used;
 }
 
+void sg_tiles_add(sg_tiles *tiles, int16_t rows, int16_t columns_of) {
+    for (int i = 0; i < tiles->n; i++)
+        if (tiles->tile[i].rows == rows && tiles->tile[i].columns == columns_of) return;
+    if (tiles->n >= SG_MACHINE_TILES) return;
+    tiles->tile[tiles->n].rows = rows;
+    tiles->tile[tiles->n++].columns = columns_of;
+}
+
 /* ---- rows ---------------------------------------------------------------------------------------------------------- */
 
 static bool whole(double v) {

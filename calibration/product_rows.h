@@ -27,6 +27,8 @@ bool sg_product_row_read(const sg_csv_table *table, size_t row, sg_product_row *
 bool sg_tile_of_kernel(const char *kernel, int16_t *rows, int16_t *columns);
 /* Tiles that at least 0.4 % of the rows of a kind use, the commonest first; where names tell nothing, *tiles is left as it is. */
 void sg_product_rows_tiles(const sg_product_row *const *rows, size_t n, sg_tile_kind kind, sg_tiles *tiles);
+/* Adds a tile that is not there yet, while there is room. */
+void sg_tiles_add(sg_tiles *tiles, int16_t rows, int16_t columns);
 /* The product as a shape among others, log_ratio 0. */
 sg_neighbour sg_product_point(const sg_product *product);
 /* "linear 4096x1024x1024": kind, batch where there is one, m x k x n. */

@@ -70,6 +70,15 @@ static int by_hash(const void *a, const void *b) {
     return names ? names : x->seconds < y->seconds ? -1 : x->seconds > y->seconds;
 }
 
+/* The prior of all cards; its tiles of a generation may be this very card's, so that those of all generations are taken. */
+static sg_code forget_products(const table *t, sg_machine *sheet, sg_status *status) {
+    int capability = sheet->capability;
+    sheet->capability = 0;
+    sg_code code = sg_machine_prior_load("products", t->config_dir, sheet, status);
+    sheet->capability = capability;
+    return code;
+}
+
 static sg_code find_device(table *t, const char *name, device **out, sg_status *status) {
     for (size_t d = 0; d < t->n_devices; d++)
         if (strcmp(t->devices[d].name, name) == 0) return *out = &t->devices[d], SG_OK;
@@ -85,8 +94,7 @@ static sg_code find_device(table *t, const char *name, device **out, sg_status *
     sg_code code = sg_machine_name_find(t->config_dir, name, sheet, sizeof sheet, &why);
     if (!code) code = sg_machine_load(sheet, t->config_dir, &d->sheet, &why);
     /* what ships was fitted to rows of this device: a prediction without them starts from what all cards have in common */
-    if (!code && t->options->left_out != SG_LEFT_OUT_NOTHING)
-        code = sg_machine_prior_load("products", t->config_dir, &d->sheet, &why);
+    if (!code && t->options->left_out != SG_LEFT_OUT_NOTHING) code = forget_products(t, &d->sheet, &why);
     if (!code && !sg_product_has_tiles(&d->sheet))
         code = sg_fail(&why, SG_NO, "machine %s has no tiles: its products are not priced one by one", sheet);
     if (code) (void)snprintf(d->missing, sizeof d->missing, "%.159s", why.text);
@@ -136,8 +144,8 @@ static sg_code predict_row(const table *t, const device *d, const sg_product_mod
 }
 
 /* Fits the rows of d that `use` marks, predicts those that `score` marks. */
-static sg_code fit_and_predict(const table *t, const device *d, const sg_product_prior *prior, const bool *use,
-                               const bool *score, sg_validation *into, sg_status *status) {
+static sg_code fit_and_predict(const table *t, const device *d, const sg_machine *sheet, const sg_product_prior *prior,
+                               const bool *use, const bool *score, sg_validation *into, sg_status *status) {
     const sg_product_row **rows = calloc(d->n ? d->n : 1, sizeof *rows);
     sg_machine *lists = calloc(t->n_devices, sizeof *lists);
     sg_product_model model = {0};
@@ -153,7 +161,7 @@ static sg_code fit_and_predict(const table *t, const device *d, const sg_product
                 sg_product_rows_tiles(t->devices[o].row, t->devices[o].n, (sg_tile_kind)k, &lists[n_lists].tiles[k]);
             n_lists++;
         }
-    if (!code) code = sg_product_model_fit(&d->sheet, rows, n, prior, lists, n_lists, &model, status);
+    if (!code) code = sg_product_model_fit(sheet, rows, n, prior, lists, n_lists, &model, status);
     for (size_t i = 0; i < d->n && !code; i++)
         if (score[i]) code = predict_row(t, d, &model, d->row[i], into, status);
     sg_product_model_clear(&model);
@@ -200,7 +208,7 @@ static sg_code fold_of_device(const table *t, const device *d, const sg_product_
             code = skip(t, d, d->row[i], "no row of this device remains when its part is left out", into, status);
     if (!n || code) return code;
     if (t->options->calibration_rows > 0) code = choose_rows(d, use, (size_t)t->options->calibration_rows, use, status);
-    return code ? code : fit_and_predict(t, d, prior, use, score, into, status);
+    return code ? code : fit_and_predict(t, d, &d->sheet, prior, use, score, into, status);
 }
 
 /* The prior from the rows of all devices but one; *own where there are no others. */
@@ -225,6 +233,28 @@ static sg_code prior_without(const table *t, const device *without, sg_product_p
     return code;
 }
 
+/* Tiles of cards of the same generation (compute capability 8.x and so on), whose libraries have the same kernels; without any,
+ * those of all cards. */
+static sg_code tiles_of_generation(const table *t, const device *d, sg_machine *machine, sg_status *status) {
+    size_t n = 0;
+    for (size_t i = 0; i < t->n_devices; i++) n += t->devices[i].n;
+    const sg_product_row **rows = calloc(n ? n : 1, sizeof *rows);
+    if (!rows) return sg_fail_memory(status, n * sizeof *rows, "the rows of a generation");
+    n = 0;
+    for (size_t i = 0; i < t->n_devices; i++) {
+        const device *o = &t->devices[i];
+        if (o == d || o->missing[0] || o->sheet.capability / 10 != d->sheet.capability / 10) continue;
+        memcpy(rows + n, o->row, o->n * sizeof *rows);
+        n += o->n;
+    }
+    for (int k = 0; k < SG_TILE_KIND_COUNT && n; k++) {
+        sg_product_rows_tiles(rows, n, (sg_tile_kind)k, &machine->tiles[k]);
+        sg_tiles_add(&machine->tiles[k], 128, 128); /* no library is without */
+    }
+    free(rows);
+    return SG_OK;
+}
+
 static sg_code skip_device(const table *t, const device *d, const char *why, sg_validation *into, sg_status *status) {
     sg_code code = SG_OK;
     for (size_t i = 0; i < d->n && !code; i++) code = skip(t, d, d->row[i], why, into, status);
@@ -241,7 +271,9 @@ static sg_code device_left_out(const table *t, const device *d, bool *use, bool 
         code = choose_rows(d, use, (size_t)(t->options->calibration_rows > 0 ? t->options->calibration_rows : 0), use,
                            status);
     for (size_t i = 0; i < d->n; i++) score[i] = !use[i];
-    return code ? code : fit_and_predict(t, d, &prior, use, score, into, status);
+    sg_machine sheet = d->sheet;
+    if (!code) code = tiles_of_generation(t, d, &sheet, status);
+    return code ? code : fit_and_predict(t, d, &sheet, &prior, use, score, into, status);
 }
 
 static sg_code rows_left_out(const table *t, const device *d, bool *use, bool *score, sg_validation *into,
