@@ -131,13 +131,31 @@ static void note_doubt(sg_fit *fit) {
     }
 }
 
+/* Of a log: what the framework did, not what this program ran. */
+static bool is_observed(const sg_point *point) {
+    return strcmp(point->source, "observed") == 0;
+}
+
 /* A run file may hold points of the processor and of the GPU: rates of one say nothing of the other's. */
 static size_t points_of(const sg_run *run, const sg_machine *machine, const sg_point **points) {
-    size_t n = 0;
+    size_t n = 0, measured = 0;
     for (size_t i = 0; i < run->n_points; i++)
-        if (strcmp(run->points[i].config.device, machine->device_class) == 0) points[n++] = &run->points[i];
-    for (size_t i = 0; n == 0 && i < run->n_points; i++) points[i] = &run->points[i];
-    return n ? n : run->n_points;
+        if (!is_observed(&run->points[i]) && strcmp(run->points[i].config.device, machine->device_class) == 0)
+            points[n++] = &run->points[i];
+    for (size_t i = 0; n == 0 && i < run->n_points; i++)
+        if (!is_observed(&run->points[i])) points[measured++] = &run->points[i];
+    return n ? n : measured;
+}
+
+/* Observed points of the run file and of the options, in one array that shares what they hold. NULL: no memory. */
+static sg_point *observed_of(const sg_run *run, const sg_fit_options *options, size_t *n) {
+    sg_point *all = calloc(run->n_points + options->n_observed + 1, sizeof *all);
+    *n = 0;
+    if (!all) return NULL;
+    for (size_t i = 0; i < options->n_observed; i++) all[(*n)++] = options->observed[i];
+    for (size_t i = 0; i < run->n_points; i++)
+        if (is_observed(&run->points[i])) all[(*n)++] = run->points[i];
+    return all;
 }
 
 static sg_code fit_points(sg_fit *fit, const sg_run *run, const sg_point *const *points, size_t n,
@@ -169,11 +187,20 @@ sg_code sg_fit_run(const sg_run *run, const sg_machine *prior, const sg_fit_opti
                        "run.h5'");
     sg_code code = start_machine(run, prior, &fit->machine, status);
     const sg_point **points = malloc(run->n_points * sizeof(const sg_point *));
-    if (!points && code == SG_OK) code = sg_fail_memory(status, run->n_points * sizeof *points, "a fit");
+    sg_fit_options all = *options;
+    sg_point *observed = observed_of(run, options, &all.n_observed);
+    all.observed = observed;
+    if ((!points || !observed) && code == SG_OK) code = sg_fail_memory(status, run->n_points * sizeof *points, "a fit");
     size_t n = points ? points_of(run, prior, points) : 0;
-    if (code == SG_OK && n < run->n_points)
-        sg_fit_note(fit, "%zu point(s) of another device than %s are left out", run->n_points - n, prior->device_class);
-    if (code == SG_OK) code = fit_points(fit, run, points, n, options, status);
+    if (code == SG_OK && n == 0)
+        code = sg_fail(status, SG_BAD_INPUT,
+                       "the run file holds points of training logs alone: measure on that machine too, with 'stepgauge "
+                       "measure'");
+    size_t other = run->n_points - n - (all.n_observed - options->n_observed);
+    if (code == SG_OK && other)
+        sg_fit_note(fit, "%zu point(s) of another device than %s are left out", other, prior->device_class);
+    if (code == SG_OK) code = fit_points(fit, run, points, n, &all, status);
+    free(observed);
     free(points);
     if (code != SG_OK) sg_fit_clear(fit);
     return code;

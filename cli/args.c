@@ -48,6 +48,7 @@ static const sg_arg table[] = {
     {"--set", "KEY=VALUE", 'p', ARG_REPEAT, AT(set), 0, "any other key of the policy; may be repeated"},
     {"--config", "FILE", 'p', ARG_TEXT, AT(config), 0, "YAML or JSON with keys of the policy"},
     {"--dataset", "DIR|FILE", 'p', ARG_TEXT, AT(dataset), 0, "LeRobot data set folder or its meta/info.json"},
+    {"--policy", "P", 'a', ARG_TEXT, AT(policy), 0, "what was trained, where the log does not say it"},
     {"--train-config", "FILE", 'a', ARG_TEXT, AT(train_config), 0,
      "what the log does not say (default: train_config.json in its folder)"},
     {"--train-config", "FILE", 'p', ARG_TEXT, AT(train_config), 0, "LeRobot train_config.json"},

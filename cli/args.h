@@ -33,6 +33,7 @@ typedef struct sg_args {
     int64_t envs, steps_per_env, mini_batches, ppo_epochs, iterations;
     double env_step_us;
     const char *sharding, *precision, *framework, *config, *dataset, *train_config;
+    const char *policy; /* import */
     sg_repeat set;
 
     /* where and how */

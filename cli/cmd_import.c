@@ -58,16 +58,19 @@ static void clear(sg_import *imports, size_t n) {
     free(imports);
 }
 
-static int show(const sg_args *args, const sg_import *imports, size_t n) {
+static int show(const sg_args *args, const sg_import *imports, size_t n, size_t points) {
     if (args->json) {
         json_t *list = json_array();
         for (size_t i = 0; i < n; i++) sg_json_import(&imports[i], list);
-        return sg_json_print(json_pack("{s:o}", "logs", list), SG_OK);
+        json_t *object = json_pack("{s:o}", "logs", list);
+        if (args->output) (void)json_object_set_new(object, "points_written", json_integer((json_int_t)points));
+        return sg_json_print(object, SG_OK);
     }
     for (size_t i = 0; i < n; i++) {
         if (i) printf("\n");
         sg_print_import(&imports[i]);
     }
+    if (args->output) printf("\n%zu observed point(s) written to %s\n", points, args->output);
     return SG_OK;
 }
 
@@ -83,7 +86,9 @@ int sg_cmd_import(const sg_args *args) {
     sg_code code = imports ? SG_OK : sg_fail_memory(&status, n * sizeof *imports, "logs");
     for (size_t i = 0; code == SG_OK && i < n; i++)
         code = read_one(args, args->positional.value[i], &imports[i], &status);
-    int result = code == SG_OK ? show(args, imports, n) : sg_show_error(args, &status);
+    size_t points = 0;
+    if (code == SG_OK && args->output) code = sg_import_points(args, imports, n, &points, &status);
+    int result = code == SG_OK ? show(args, imports, n, points) : sg_show_error(args, &status);
     clear(imports, imports ? n : 0);
     return result;
 }

@@ -15,6 +15,10 @@ typedef struct sg_import {
     sg_train_config config;
 } sg_import;
 
+/* Appends the steady values of every run as an observed point to the run file args->output; *n points. SG_BAD_INPUT: what
+ * neither the logs nor the options tell of the configuration, all of it at once; nothing is written then. */
+sg_code sg_import_points(const sg_args *args, const sg_import *imports, size_t n_imports, size_t *n, sg_status *status);
+
 /* {file, format, config, windows, steady, events, warnings} of each run, appended to `list`. */
 void sg_json_import(const sg_import *import, json_t *list);
 void sg_print_import(const sg_import *import);

@@ -15,7 +15,7 @@ void sg_openpi_word(sg_log_builder *builder, const sg_words *words, size_t at);
 
 /* dicts.c: Python dictionaries: the Trainer's {'loss': .., 'epoch': ..}, {'train_runtime': ..}, Brax's metrics. */
 typedef struct sg_dicts {
-    bool open;
+    bool open, possible; /* possible: the line has a brace */
     double loss, epoch, rate, learning_rate, runtime, samples_per_s, steps_per_s, eval_runtime, env_steps_per_s;
     bool not_finite;
 } sg_dicts;

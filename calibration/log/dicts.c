@@ -82,7 +82,9 @@ static void take(sg_dicts *r, sg_word key, sg_word value) {
 
 void sg_dicts_word(sg_dicts *r, sg_log_builder *b, const sg_words *words, size_t at) {
     sg_word word = words->word[at];
+    if (at == 0) r->possible = memchr(words->line.text, '{', words->line.bytes);
     if (!r->open) {
+        if (!r->possible) return;
         const char *brace = word.text[0] == '{' ? word.text : memchr(word.text, '{', word.n);
         if (!brace || brace + 2 >= word.text + word.n || brace[1] != '\'') return;
         r->open = true;

@@ -39,7 +39,7 @@ static void evaluated(sg_lerobot *r, sg_log_builder *b) {
         last->seconds = r->eval_s;
         return;
     }
-    sg_line line = {r->text, strlen(r->text), false};
+    sg_line line = {r->text, r->n, false};
     sg_log_builder_event(b, SG_LOG_EVALUATION, r->window.step, r->eval_s, &line);
     if (b->family == SG_LOG_NONE) b->family = SG_LOG_LEROBOT;
 }
@@ -77,7 +77,9 @@ static void open_record(sg_lerobot *r, sg_log_builder *b, const sg_words *words,
     r->bar = b->bar;
     b->bar.fresh = false; /* of this record alone */
     const char *from = words->word[at].text;
-    sg_log_copy_text(r->text, sizeof r->text, from, (size_t)(words->line.text + words->line.bytes - from));
+    size_t n = (size_t)(words->line.text + words->line.bytes - from);
+    r->n = n < sizeof r->text ? n : sizeof r->text;
+    memcpy(r->text, from, r->n);
 }
 
 static void take(sg_lerobot *r, sg_log_field field, sg_word text, double unit) {

@@ -10,7 +10,8 @@ typedef struct sg_lerobot {
     double eval_s;
     bool evaluation;
     sg_log_bar bar; /* as it stood where the record began */
-    char text[200]; /* of that line */
+    char text[200]; /* of that line, n bytes */
+    size_t n;
 } sg_lerobot;
 
 void sg_lerobot_start(sg_lerobot *reader);

@@ -115,8 +115,9 @@ static double number_at(const sg_words *words, size_t at) {
     return at < words->n ? sg_word_number(words->word[at]) : NAN;
 }
 
-static bool holds(sg_word word, const char *text) {
-    return memmem(word.text, word.n, text, strlen(text)) != NULL;
+static bool starts(sg_word word, const char *text) {
+    sg_word rest;
+    return sg_word_after(word, text, &rest);
 }
 
 bool sg_log_read_event(const sg_words *words, size_t at, sg_log_mark *mark) {
@@ -150,7 +151,7 @@ bool sg_log_read_event(const sg_words *words, size_t at, sg_log_mark *mark) {
         if (sg_words_are(words, at, "Segmentation fault")) return event(mark, SG_LOG_CRASH, NAN);
         return false;
     case 'R':
-        if (holds(word, "RESOURCE_EXHAUSTED")) return event(mark, SG_LOG_OUT_OF_MEMORY, NAN);
+        if (starts(word, "RESOURCE_EXHAUSTED")) return event(mark, SG_LOG_OUT_OF_MEMORY, NAN);
         return false;
     case 'K':
         if (at == 0 && words->n == 1 && sg_word_is(word, "Killed")) return event(mark, SG_LOG_CRASH, NAN);
@@ -160,11 +161,18 @@ bool sg_log_read_event(const sg_words *words, size_t at, sg_log_mark *mark) {
         return false;
     case 'o':
     case 'O':
-        if (holds(word, "oom-kill") || holds(word, "oom_kill") || holds(word, "OOMKilled"))
+        if (starts(word, "oom-kill") || starts(word, "oom_kill") || starts(word, "OOMKilled") ||
+            starts(word, "OutOfMemoryError"))
             return event(mark, SG_LOG_OUT_OF_MEMORY, NAN);
-        return holds(word, "OutOfMemoryError") ? event(mark, SG_LOG_OUT_OF_MEMORY, NAN) : false;
-    case 't': return holds(word, "OutOfMemoryError") ? event(mark, SG_LOG_OUT_OF_MEMORY, NAN) : false;
-    case 'j': return holds(word, "XlaRuntimeError") ? event(mark, SG_LOG_CRASH, NAN) : false;
+        return false;
+    case 't':
+        if (starts(word, "torch.") && memmem(word.text, word.n, "OutOfMemoryError", 16))
+            return event(mark, SG_LOG_OUT_OF_MEMORY, NAN);
+        return false;
+    case 'j':
+        if (starts(word, "jax") && memmem(word.text, word.n, "XlaRuntimeError", 15))
+            return event(mark, SG_LOG_CRASH, NAN);
+        return false;
     default: return false;
     }
 }

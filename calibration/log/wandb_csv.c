@@ -23,9 +23,8 @@ static const char *key_of(sg_wandb_csv *r) {
 
 /* A header may be any line with a key of training and a comma; other lines are not looked at further. */
 static bool is_header(const sg_line *line) {
-    return memmem(line->text, line->bytes, "train/", 6) && memchr(line->text, ',', line->bytes) &&
-           (line->text[0] == '"' || line->text[0] == '_' || line->text[0] == 'S' || line->text[0] == 't' ||
-            line->text[0] == ',' || line->text[0] == 'e');
+    if (!memchr("\"_St,e", line->text[0], 6)) return false;
+    return memmem(line->text, line->bytes, "train/", 6) && memchr(line->text, ',', line->bytes);
 }
 
 static const char *const columns_known[] = {"train/update_s", "train/dataloading_s", "train/preprocessing_s",

@@ -16,23 +16,6 @@ void sg_words_split(sg_words *words, const sg_line *line) {
     }
 }
 
-bool sg_word_is(sg_word word, const char *text) {
-    size_t n = strlen(text);
-    return word.n == n && memcmp(word.text, text, n) == 0;
-}
-
-bool sg_word_after(sg_word word, const char *prefix, sg_word *rest) {
-    size_t n = strlen(prefix);
-    if (word.n < n || memcmp(word.text, prefix, n) != 0) return false;
-    *rest = (sg_word){word.text + n, word.n - n};
-    return true;
-}
-
-bool sg_word_ends(sg_word word, const char *suffix) {
-    size_t n = strlen(suffix);
-    return word.n >= n && memcmp(word.text + word.n - n, suffix, n) == 0;
-}
-
 bool sg_words_are(const sg_words *words, size_t at, const char *phrase) {
     for (;; at++) {
         const char *blank = strchr(phrase, ' ');

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef struct sg_word {
     const char *text; /* not NUL-terminated */
@@ -22,10 +23,25 @@ typedef struct sg_words {
 /* Words stand between blanks and control characters. */
 void sg_words_split(sg_words *words, const sg_line *line);
 
-bool sg_word_is(sg_word word, const char *text);
+/* Here because every word of a log is compared with constants: their lengths are known where this is compiled in. */
+static inline bool sg_word_is(sg_word word, const char *text) {
+    size_t n = strlen(text);
+    return word.n == n && memcmp(word.text, text, n) == 0;
+}
+
 /* True when the word begins with `prefix`; *rest is what follows it. */
-bool sg_word_after(sg_word word, const char *prefix, sg_word *rest);
-bool sg_word_ends(sg_word word, const char *suffix);
+static inline bool sg_word_after(sg_word word, const char *prefix, sg_word *rest) {
+    size_t n = strlen(prefix);
+    if (word.n < n || memcmp(word.text, prefix, n) != 0) return false;
+    *rest = (sg_word){word.text + n, word.n - n};
+    return true;
+}
+
+static inline bool sg_word_ends(sg_word word, const char *suffix) {
+    size_t n = strlen(suffix);
+    return word.n >= n && memcmp(word.text + word.n - n, suffix, n) == 0;
+}
+
 /* Words from `at` on are those of `phrase`, which single blanks separate. */
 bool sg_words_are(const sg_words *words, size_t at, const char *phrase);
 

@@ -1,0 +1,199 @@
+/* import as a command: tables, JSON, train_config.json beside a log, observed points, refusals. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sim/run_file.h"
+#include "tests/support/program.h"
+#include "tests/support/scratch.h"
+
+static sg_scratch scratch;
+static char train[96], rl[96], none[96], run_path[96], noise[96];
+
+static const char lerobot_text[] = "INFO 2026-08-07 15:43:30 ot_train.py:441 cfg.steps=20000 (20K)\n"
+                                   "INFO 2026-08-07 15:43:30 ot_train.py:442 dataset.num_frames=71471 (71K)\n"
+                                   "INFO 2026-08-07 15:43:30 ot_train.py:443 dataset.num_episodes=52\n"
+                                   "INFO 2026-08-07 15:43:30 ot_train.py:446 Effective batch size: 8 x 1 = 8\n"
+                                   "INFO 2026-08-07 15:43:30 ot_train.py:447 num_learnable_params=51597190 (52M)\n"
+                                   "INFO 2026-08-07 15:44:30 ot_train.py:769 step:200 smpl:2K data_s:0.050 "
+                                   "prep_s:0.001 updt_s:0.210 step_s:0.261 smp/s:31 "
+                                   "mem_gb:3.73\n"
+                                   "INFO 2026-08-07 15:45:10 ot_train.py:769 step:400 smpl:3K data_s:0.002 "
+                                   "prep_s:0.001 updt_s:0.180 step_s:0.183 smp/s:44 "
+                                   "mem_gb:3.75\n"
+                                   "INFO 2026-08-07 15:45:10 ot_train.py:651 Checkpoint policy after step 400\n"
+                                   "INFO 2026-08-07 15:46:00 ot_train.py:769 step:600 smpl:5K data_s:0.002 "
+                                   "prep_s:0.001 updt_s:0.182 step_s:0.185 smp/s:43 "
+                                   "mem_gb:3.75\n";
+
+static int make_files(void **state) {
+    (void)state;
+    scratch = sg_scratch_new();
+    sg_scratch_file(&scratch, "a/train.log", lerobot_text);
+    sg_scratch_file(
+        &scratch, "a/train_config.json",
+        "{\"batch_size\": 8, \"steps\": 20000, \"num_workers\": 6, \"save_freq\": 400, \"policy\": {\"type\": "
+        "\"act\", \"input_features\": {\"observation.images.top\": {\"type\": \"VISUAL\", \"shape\": [3, 96, "
+        "128]}, \"observation.state\": {\"type\": \"STATE\", \"shape\": [6]}}, \"output_features\": "
+        "{\"action\": {\"type\": \"ACTION\", \"shape\": [6]}}}}");
+    sg_scratch_file(&scratch, "rl.log",
+                    "Learning iteration 0/10\nTotal steps: 256\nSteps per second: 256\nCollection time: 0.768s\n"
+                    "Learning time: 0.238s\nLearning iteration 1/10\nTotal steps: 512\nSteps per second: 1581\n"
+                    "Collection time: 0.102s\nLearning time: 0.060s\nMean surrogate loss: -0.0076\n");
+    sg_scratch_file(&scratch, "none.log", "one two three\n");
+    sg_scratch_file(&scratch, "noise.log", "step:1 updt_s:0.1\nCheckpoint policy after step 1 \xff\xc0\x80\xe2\x88\n");
+    (void)snprintf(train, sizeof train, "%s/a/train.log", scratch.path);
+    (void)snprintf(rl, sizeof rl, "%s/rl.log", scratch.path);
+    (void)snprintf(none, sizeof none, "%s/none.log", scratch.path);
+    (void)snprintf(noise, sizeof noise, "%s/noise.log", scratch.path);
+    (void)snprintf(run_path, sizeof run_path, "%s/run.h5", scratch.path);
+    return 0;
+}
+
+static int remove_files(void **state) {
+    (void)state;
+    sg_scratch_free(&scratch);
+    return 0;
+}
+
+static json_t *answer(sg_said said) {
+    if (said.status != 0) fail_msg("exit status %d: %s", said.status, said.err);
+    json_t *root = sg_said_json(&said);
+    sg_said_clear(&said);
+    return root;
+}
+
+static void near(double value, double expected) {
+    if (!(fabs(value - expected) <= 1e-9 * fabs(expected))) fail_msg("%.12g instead of %.12g", value, expected);
+}
+
+static void logs_as_json(void **state) {
+    (void)state;
+    json_t *root = answer(sg_stepgauge("import", train, rl, "--json", NULL));
+    json_t *logs = json_object_get(root, "logs");
+    assert_int_equal(json_array_size(logs), 2);
+    json_t *first = json_array_get(logs, 0), *second = json_array_get(logs, 1);
+    assert_string_equal(json_string_value(json_object_get(first, "file")), train);
+    assert_string_equal(json_string_value(json_object_get(first, "format")), "lerobot-2026-08");
+    json_t *config = json_object_get(first, "config");
+    assert_string_equal(json_string_value(json_object_get(config, "policy")), "act"); /* the file beside it */
+    near(sg_json_number(config, "batch"), 8);
+    near(sg_json_number(config, "ranks"), 1);
+    near(sg_json_number(config, "steps"), 20000);
+    near(sg_json_number(config, "frames"), 71471);
+    near(sg_json_number(config, "episodes"), 52);
+    near(sg_json_number(config, "parameters_trainable"), 51597190);
+    near(sg_json_number(config, "workers"), 6);
+    assert_null(json_object_get(config, "parameters_total"));
+    json_t *windows = json_object_get(first, "windows");
+    assert_int_equal(json_array_size(windows), 3);
+    json_t *window = json_array_get(windows, 1);
+    near(sg_json_number(window, "step"), 400);
+    near(sg_json_number(window, "update_s"), 0.18);
+    near(sg_json_number(window, "dataloading_s"), 0.002);
+    near(sg_json_number(window, "preprocessing_s"), 0.001);
+    near(sg_json_number(window, "step_s"), 0.183);
+    near(sg_json_number(window, "samples_per_s"), 44);
+    assert_true(fabs(sg_json_number(window, "peak_allocated_bytes") - 3.75 * 0x1p30) <= 1);
+    assert_null(json_object_get(window, "collection_s"));
+    near(sg_json_number(first, "steady.step_s"), 0.184);
+    near(sg_json_number(first, "steady.windows"), 2);
+    near(sg_json_number(first, "steady.first_dropped"), 1);
+    near(sg_json_number(first, "steady.stalled"), 0);
+    json_t *event = json_array_get(json_object_get(first, "events"), 0);
+    assert_string_equal(json_string_value(json_object_get(event, "kind")), "checkpoint");
+    near(sg_json_number(event, "step"), 400);
+    near(sg_json_number(event, "seconds"), 50 - 200 * 0.185);
+    assert_true(json_is_array(json_object_get(first, "warnings")));
+    window = json_array_get(json_object_get(second, "windows"), 1);
+    near(sg_json_number(window, "iteration"), 1);
+    near(sg_json_number(window, "collection_s"), 0.102);
+    near(sg_json_number(window, "learning_s"), 0.06);
+    near(sg_json_number(window, "env_steps_per_s"), 1581);
+    assert_null(json_object_get(window, "update_s"));
+    json_decref(root);
+    json_decref(answer(sg_stepgauge("import", noise, "--json", NULL))); /* bytes that JSON cannot hold */
+}
+
+static void logs_as_tables(void **state) {
+    (void)state;
+    sg_said said = sg_stepgauge("import", train, NULL);
+    assert_int_equal(said.status, 0);
+    static const char *const parts[] = {"lerobot-2026-08", "warm-up", "steady (2)", "checkpoint", "train_config.json"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!strstr(said.out, parts[i])) fail_msg("'%s' is missing in: %s", parts[i], said.out);
+    sg_said_clear(&said);
+}
+
+static void observed_points(void **state) {
+    (void)state;
+    json_t *root = answer(sg_stepgauge("import", train, "-o", run_path, "--machine", "rtx-4090", "--json", NULL));
+    near(sg_json_number(root, "points_written"), 1);
+    json_decref(root);
+    root = answer(sg_stepgauge("import", rl, "-o", run_path, "--machine", "rtx-4090", "--envs", "64", "--steps-per-env",
+                               "4", "--json", NULL));
+    json_decref(root);
+    sg_run run;
+    sg_status status;
+    assert_int_equal(sg_run_file_read(run_path, &run, &status), SG_OK);
+    assert_int_equal(run.n_points, 2);
+    const sg_point *act = &run.points[0], *ppo = &run.points[1];
+    assert_string_equal(act->source, "observed");
+    assert_string_equal(act->config.policy, "act");
+    assert_string_equal(act->config.device, "cuda");
+    assert_int_equal(act->config.batch, 8);
+    assert_int_equal(act->config.cameras, 1);
+    assert_int_equal(act->config.image_height, 96);
+    assert_int_equal(act->config.workers, 6);
+    near(act->q[SG_Q_STEP].median, 0.184);
+    near(act->q[SG_Q_UPDATE].median, 0.181);
+    assert_non_null(strstr(act->gpu.name, "4090"));
+    assert_non_null(strstr(run.machine.gpu, "4090"));
+    assert_int_equal(ppo->config.envs, 64);
+    near(ppo->q[SG_Q_COLLECTION].median, 0.102);
+    near(ppo->q[SG_Q_ITERATION].median, 0.162);
+    sg_run_clear(&run);
+    /* A fit needs something that was run here; observed points are never taken for that. */
+    sg_said said = sg_stepgauge("fit", run_path, NULL);
+    assert_int_equal(said.status, 2);
+    assert_non_null(strstr(said.err, "training logs alone"));
+    sg_said_clear(&said);
+}
+
+static void refuse(sg_said said, const char *part) {
+    if (said.status != 2) fail_msg("exit status %d: %s", said.status, said.err);
+    if (!strstr(said.err, part)) fail_msg("'%s' is missing in: %s", part, said.err);
+    sg_said_clear(&said);
+}
+
+static void refusals(void **state) {
+    (void)state;
+    char other[96];
+    (void)snprintf(other, sizeof other, "%s/other.h5", scratch.path);
+    refuse(sg_stepgauge("import", NULL), "which logs");
+    refuse(sg_stepgauge("import", "/nonexistent.log", NULL), "/nonexistent.log");
+    refuse(sg_stepgauge("import", none, NULL), "rsl_rl");
+    refuse(sg_stepgauge("import", none, "--json", NULL), "updt_s");
+    refuse(sg_stepgauge("import", rl, "-o", other, NULL), "--machine, --envs, --steps-per-env");
+    refuse(sg_stepgauge("import", noise, "-o", other, NULL), "warm-up");
+    refuse(sg_stepgauge("import", train, "-o", other, "--machine", "no-such-gpu", NULL), "no-such-gpu");
+    refuse(sg_stepgauge("import", train, "-o", other, "--machine", "l4", "--policy", "nothing", NULL), "nothing");
+    FILE *file = fopen(other, "r");
+    assert_null(file);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logs_as_json),
+        cmocka_unit_test(logs_as_tables),
+        cmocka_unit_test(observed_points),
+        cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, make_files, remove_files);
+}
