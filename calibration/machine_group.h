@@ -2,7 +2,8 @@
  *
  * Group "machine": text name, title, device_class, fitted_from; integers bf16, fp16, tf32, caching_allocator, units,
  * memory_bytes; vcpus. Parameters by name, so that files of other versions with more or fewer are read: text "parameters"
- * and "sources" (one per line), datasets value, log_sd, evidence, group, and covariance (n x n) where a fit made one. */
+ * and "sources" (one per line), datasets value, log_sd, evidence, group, and covariance (n x n) where a fit made one;
+ * tiles_linear and tiles_batched (pairs of rows and columns) where the machine has any. */
 #ifndef SG_CALIBRATION_MACHINE_GROUP_H
 #define SG_CALIBRATION_MACHINE_GROUP_H
 

@@ -18,7 +18,9 @@ static const sg_command commands[] = {
      "stepgauge bench gemm --sizes 1024,5000 --precision fp32,bf16", "bnrdchtwoj", sg_cmd_bench},
     {"import", "import LOG.. [-o run.h5 --machine M] [--json]", "Read training logs of LeRobot, W&B, rsl_rl, openpi, HF Trainer, Brax",
      "stepgauge import train.log -o run.h5 --machine rtx-4090 --cameras 2", "apnrwoj", sg_cmd_import},
-    {"fit", "fit run.h5 [POLICY] [-o machine.h5] [--probe FILE] [--log FILE]",
+    {"fit",
+     "fit run.h5 [POLICY] [-o machine.h5] [--probe FILE] [--log FILE]\n       stepgauge fit --kernels FILE.. --device "
+     "NAME [-o machine.h5|.yaml]",
      "Fit a machine and the law of the step to measurements", "stepgauge fit run.h5 --probe probe.json -o here.h5",
      "ogwpnrdhmxkj", sg_cmd_fit},
     {"predict", "predict POLICY --machine M [--batch B] [--gpus G]",

@@ -247,8 +247,8 @@ double sg_machine_log_variance(const sg_machine *machine, const double *by_log, 
 /* Products in bf16 or fp16: FACTOR_LOW_PRECISION applies to them beside the factor of their class. */
 bool sg_machine_low_precision(const sg_op *op);
 
-/* Price of one op: seconds and d seconds / d log parameter (gradient[SG_M_COUNT] or NULL). The form that the field
- * reports support: products max(FLOP / (efficiency peak), bytes / (element-wise efficiency bandwidth)) + kernel start; 2-D
+/* Price of one op: seconds and d seconds / d log parameter (gradient[SG_M_COUNT] or NULL). Products by tiles (product.h); on
+ * machines without tiles max(FLOP / (efficiency peak), bytes / (element-wise efficiency bandwidth)) + kernel start; 2-D
  * convolutions the sum of both + kernel start; everything else bytes / (efficiency bandwidth) + launches x kernel
  * floor; each times the class's framework factor. SG_NO when the machine lacks a parameter that the op needs. */
 sg_code sg_machine_price(const sg_machine *machine, const sg_op *op, double *seconds, double *gradient,
