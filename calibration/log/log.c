@@ -56,9 +56,9 @@ static void end_others(readers *r) {
 
 static void read_line(readers *r, const sg_line *line) {
     sg_words *words = &r->words;
+    bool row = sg_wandb_csv_line(&r->csv, &r->builder, line);
+    if (sg_wandb_json_line(&r->json, &r->builder, line) || row) return;
     sg_words_split(words, line);
-    sg_wandb_csv_line(&r->csv, &r->builder, line);
-    sg_wandb_json_line(&r->json, &r->builder, line);
     end_others(r);
     if (!line->continues) {
         sg_rsl_rl_line(&r->rsl_rl, &r->builder, words);

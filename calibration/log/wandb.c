@@ -15,39 +15,50 @@ sg_wandb_record sg_wandb_none(void) {
 #define FIELD(f)      (offsetof(sg_wandb_record, field) + (f) * sizeof(double))
 #define OTHER(member) offsetof(sg_wandb_record, member)
 
+#define KEY(text) text, sizeof(text) - 1
+
 static const struct {
     const char *key;
-    size_t into;
+    size_t n, into;
     double unit;
 } keys[] = {
-    {"train/update_s", FIELD(SG_LOG_UPDATE_S), 1},
-    {"train/dataloading_s", FIELD(SG_LOG_DATALOADING_S), 1},
-    {"train/preprocessing_s", FIELD(SG_LOG_PREPROCESSING_S), 1},
-    {"train/step_s", FIELD(SG_LOG_STEP_S), 1},
-    {"train/samples_per_s", FIELD(SG_LOG_SAMPLES_PER_S), 1},
-    {"train/gpu_mem_gb", FIELD(SG_LOG_PEAK_BYTES), 1024.0 * 1024.0 * 1024.0},
-    {"train/steps", OTHER(step), 1},
-    {"train/samples", OTHER(samples), 1},
-    {"_step", OTHER(step), 1},
-    {"Step", OTHER(step), 1},
-    {"step", OTHER(step), 1},
-    {"_timestamp", OTHER(time_s), 1},
-    {"eval/eval_s", OTHER(eval_s), 1},
-    {"loss", OTHER(loss), 1},
-    {"epoch", OTHER(epoch), 1},
-    {"learning_rate", OTHER(learning_rate), 1},
-    {"train_runtime", OTHER(runtime), 1},
-    {"train_samples_per_second", OTHER(samples_per_s), 1},
-    {"train_steps_per_second", OTHER(steps_per_s), 1},
+    {KEY("train/update_s"), FIELD(SG_LOG_UPDATE_S), 1},
+    {KEY("train/dataloading_s"), FIELD(SG_LOG_DATALOADING_S), 1},
+    {KEY("train/preprocessing_s"), FIELD(SG_LOG_PREPROCESSING_S), 1},
+    {KEY("train/step_s"), FIELD(SG_LOG_STEP_S), 1},
+    {KEY("train/samples_per_s"), FIELD(SG_LOG_SAMPLES_PER_S), 1},
+    {KEY("train/gpu_mem_gb"), FIELD(SG_LOG_PEAK_BYTES), 1024.0 * 1024.0 * 1024.0},
+    {KEY("train/steps"), OTHER(step), 1},
+    {KEY("train/samples"), OTHER(samples), 1},
+    {KEY("_step"), OTHER(step), 1},
+    {KEY("Step"), OTHER(step), 1},
+    {KEY("step"), OTHER(step), 1},
+    {KEY("_timestamp"), OTHER(time_s), 1},
+    {KEY("eval/eval_s"), OTHER(eval_s), 1},
+    {KEY("loss"), OTHER(loss), 1},
+    {KEY("epoch"), OTHER(epoch), 1},
+    {KEY("learning_rate"), OTHER(learning_rate), 1},
+    {KEY("train_runtime"), OTHER(runtime), 1},
+    {KEY("train_samples_per_second"), OTHER(samples_per_s), 1},
+    {KEY("train_steps_per_second"), OTHER(steps_per_s), 1},
 };
 
-double *sg_wandb_place(sg_wandb_record *r, const char *key, double *unit) {
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        if (strcmp(keys[i].key, key) != 0) continue;
-        *unit = keys[i].unit;
-        return (double *)(void *)((char *)r + keys[i].into);
-    }
-    return NULL;
+int sg_wandb_key(const char *key, size_t n) {
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (keys[i].n == n && memcmp(keys[i].key, key, n) == 0) return (int)i;
+    return -1;
+}
+
+bool sg_wandb_key_is_time(int key) {
+    return key >= 0 && keys[key].into < OTHER(step);
+}
+
+bool sg_wandb_take(sg_wandb_record *r, int key, const char *text, size_t n) {
+    double *into = (double *)(void *)((char *)r + keys[key].into), value = sg_word_number((sg_word){text, n});
+    bool own_counter = keys[key].key[0] == '_' || keys[key].key[0] == 'S'; /* W&B's, where "train/steps" is missing */
+    if (isnan(value) || (own_counter && !isnan(*into))) return false;
+    *into = keys[key].unit * value;
+    return true;
 }
 
 static sg_log_window window_of(const sg_wandb_record *r) {

@@ -12,8 +12,11 @@ typedef struct sg_wandb_record {
     double loss, epoch, learning_rate, runtime, samples_per_s, steps_per_s; /* of the Trainer */
 } sg_wandb_record;
 sg_wandb_record sg_wandb_none(void);
-/* Where a key's value goes in the record, NULL: not a key that is known. `unit` multiplies it. */
-double *sg_wandb_place(sg_wandb_record *record, const char *key, double *unit);
+/* Number of a key of n bytes in the list of those that are known, -1: none. */
+int sg_wandb_key(const char *key, size_t n);
+/* Takes the number that `text` is into the record; false when it is none, or the record has that key already. */
+bool sg_wandb_take(sg_wandb_record *record, int key, const char *text, size_t n);
+bool sg_wandb_key_is_time(int key); /* "train/update_s" and the like */
 /* As a window or an evaluation. True when the record held one. */
 bool sg_wandb_emit(const sg_wandb_record *record, sg_log_builder *builder, bool json, const sg_line *line);
 
@@ -26,23 +29,26 @@ typedef struct sg_wandb_csv {
     sg_wandb_record record;
     char cell[SG_WANDB_KEY];
     size_t n;
+    bool row_alone;
     bool quoted, row_open, reading_header;
     bool other_runs; /* columns of other runs than the first are left out */
     char run[SG_WANDB_KEY];
 } sg_wandb_csv;
 void sg_wandb_csv_start(sg_wandb_csv *reader);
-void sg_wandb_csv_line(sg_wandb_csv *reader, sg_log_builder *builder, const sg_line *line);
+/* True when the line is a row of the table, and nothing else. */
+bool sg_wandb_csv_line(sg_wandb_csv *reader, sg_log_builder *builder, const sg_line *line);
 void sg_wandb_csv_close(sg_wandb_csv *reader, sg_log_builder *builder);
 
 typedef struct sg_wandb_json {
     bool on, decided; /* the text begins as JSON does */
     bool in_text, escaped, after_colon, in_number;
     char key[SG_WANDB_KEY], text[SG_WANDB_KEY];
-    size_t n;
+    size_t n, key_n;
     size_t depth;
     sg_wandb_record record[SG_WANDB_DEEPEST]; /* of each open object; those that lie deeper hold no records */
 } sg_wandb_json;
 void sg_wandb_json_start(sg_wandb_json *reader);
-void sg_wandb_json_line(sg_wandb_json *reader, sg_log_builder *builder, const sg_line *line);
+/* True when the line is JSON, and nothing else. */
+bool sg_wandb_json_line(sg_wandb_json *reader, sg_log_builder *builder, const sg_line *line);
 
 #endif

@@ -2,7 +2,6 @@
 #include "calibration/log/wandb.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 void sg_wandb_csv_start(sg_wandb_csv *r) {
@@ -27,40 +26,25 @@ static bool is_header(const sg_line *line) {
     return memmem(line->text, line->bytes, "train/", 6) && memchr(line->text, ',', line->bytes);
 }
 
-static const char *const columns_known[] = {"train/update_s", "train/dataloading_s", "train/preprocessing_s",
-                                            "train/step_s",   "train/samples_per_s", "train/gpu_mem_gb",
-                                            "train/steps",    "train/samples",       "_step",
-                                            "Step",           "_timestamp",          "eval/eval_s"};
-
 static void end_header_cell(sg_wandb_csv *r) {
     if (r->columns == SG_WANDB_COLUMNS) return;
-    signed char place = -1;
     const char *key = key_of(r);
-    for (size_t i = 0; i < sizeof columns_known / sizeof *columns_known; i++)
-        if (strcmp(key, columns_known[i]) == 0) place = (signed char)i;
-    r->place[r->columns++] = place;
+    r->place[r->columns++] = (signed char)sg_wandb_key(key, strlen(key));
 }
 
 static void end_cell(sg_wandb_csv *r) {
     r->cell[r->n] = '\0';
-    if (r->reading_header) {
+    if (r->reading_header)
         end_header_cell(r);
-    } else if (r->column < r->columns && r->place[r->column] >= 0 && r->n) {
-        double unit, *into = sg_wandb_place(&r->record, columns_known[(size_t)r->place[r->column]], &unit);
-        char *end;
-        double value = strtod(r->cell, &end);
-        /* "train/steps" is exact; W&B's own counter stands in where there is none. */
-        if (into && end != r->cell && !*end && isfinite(value) && value >= 0 &&
-            (isnan(*into) || columns_known[(size_t)r->place[r->column]][0] == 't'))
-            *into = unit * value;
-    }
+    else if (r->column < r->columns && r->place[r->column] >= 0)
+        (void)sg_wandb_take(&r->record, r->place[r->column], r->cell, r->n);
     r->column++;
     r->n = 0;
 }
 
 static bool tells_times(const sg_wandb_csv *r) {
     for (size_t i = 0; i < r->columns; i++)
-        if (r->place[i] >= 0 && r->place[i] < 6) return true;
+        if (sg_wandb_key_is_time(r->place[i])) return true;
     return false;
 }
 
@@ -91,7 +75,14 @@ static void feed(sg_wandb_csv *r, const sg_line *line) {
     }
 }
 
-void sg_wandb_csv_line(sg_wandb_csv *r, sg_log_builder *b, const sg_line *line) {
+/* A row begins with a number, or with nothing, and a comma: lines of a console do not. */
+static bool begins_as_row(const sg_line *line) {
+    size_t i = 0;
+    while (i < line->bytes && memchr("0123456789.\"e+-", line->text[i], 15)) i++;
+    return i < line->bytes && line->text[i] == ',';
+}
+
+bool sg_wandb_csv_line(sg_wandb_csv *r, sg_log_builder *b, const sg_line *line) {
     if (!line->continues) {
         sg_wandb_csv_close(r, b);
         bool header = line->bytes && is_header(line);
@@ -101,8 +92,10 @@ void sg_wandb_csv_line(sg_wandb_csv *r, sg_log_builder *b, const sg_line *line) 
             r->run[0] = '\0';
             r->other_runs = false;
         }
-        r->row_open = line->bytes && (header || r->header);
+        r->row_alone = r->header && begins_as_row(line);
+        r->row_open = line->bytes && (header || r->row_alone);
         r->column = r->n = 0;
     }
     if (r->row_open) feed(r, line);
+    return r->row_alone;
 }

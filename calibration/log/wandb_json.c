@@ -1,8 +1,6 @@
 /* wandb_json.c: objects of W&B's JSON exports, one a line or in a list, and of trainer_state.json. */
 #include "calibration/log/wandb.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 void sg_wandb_json_start(sg_wandb_json *r) {
@@ -10,14 +8,9 @@ void sg_wandb_json_start(sg_wandb_json *r) {
 }
 
 static void take(sg_wandb_json *r) {
-    char *end;
     if (r->depth < 1 || r->depth > SG_WANDB_DEEPEST) return;
-    double unit, *into = sg_wandb_place(&r->record[r->depth - 1], r->key, &unit);
-    r->text[r->n] = '\0';
-    double value = strtod(r->text, &end);
-    bool better = into && (isnan(*into) || r->key[0] == 't'); /* "train/steps" before "_step" */
-    if (!better || end == r->text || *end || !isfinite(value) || value < 0) return;
-    *into = unit * value;
+    int key = sg_wandb_key(r->key, r->key_n);
+    if (key >= 0) (void)sg_wandb_take(&r->record[r->depth - 1], key, r->text, r->n);
 }
 
 static void end_number(sg_wandb_json *r) {
@@ -35,7 +28,7 @@ static void end_text(sg_wandb_json *r) {
         return;
     }
     memcpy(r->key, r->text, r->n);
-    r->key[r->n] = '\0';
+    r->key_n = r->n;
 }
 
 static void in_text(sg_wandb_json *r, char c) {
@@ -75,16 +68,24 @@ static void structure(sg_wandb_json *r, sg_log_builder *b, char c, const sg_line
     }
 }
 
-void sg_wandb_json_line(sg_wandb_json *r, sg_log_builder *b, const sg_line *line) {
-    if (!r->decided && line->bytes) {
-        size_t i = 0;
-        while (i < line->bytes && (unsigned char)line->text[i] <= ' ') i++;
-        if (i == line->bytes) return;
+/* How JSON begins, and not a log: {"key" or [{, possibly spread over lines. */
+static bool is_json(const sg_line *line, size_t at) {
+    char open = line->text[at++];
+    while (at < line->bytes && (unsigned char)line->text[at] <= ' ') at++;
+    if (at == line->bytes) return open == '{' || open == '[';
+    return (open == '{' && line->text[at] == '"') || (open == '[' && line->text[at] == '{');
+}
+
+bool sg_wandb_json_line(sg_wandb_json *r, sg_log_builder *b, const sg_line *line) {
+    size_t first = 0;
+    while (first < line->bytes && (unsigned char)line->text[first] <= ' ') first++;
+    if (first == line->bytes) return r->on;
+    if (!r->decided) {
         r->decided = true;
-        r->on = line->text[i] == '{' || line->text[i] == '[';
+        r->on = is_json(line, first);
     }
-    if (!r->on) return;
-    for (size_t i = 0; i < line->bytes; i++) {
+    if (!r->on) return false;
+    for (size_t i = first; i < line->bytes; i++) {
         char c = line->text[i];
         if (r->in_text) {
             in_text(r, c);
@@ -99,4 +100,5 @@ void sg_wandb_json_line(sg_wandb_json *r, sg_log_builder *b, const sg_line *line
         structure(r, b, c, line);
     }
     end_number(r);
+    return line->continues || memchr("{}[]\",", line->text[first], 6);
 }
