@@ -168,6 +168,9 @@ static sg_code fit_points(sg_fit *fit, const sg_run *run, const sg_point *const 
     (void)snprintf(fit->machine.fitted_from, sizeof fit->machine.fitted_from, "%s", origin);
     sg_code code = sg_fit_rates(points, n, origin, &fit->machine, status);
     if (code == SG_OK) code = sg_fit_shapes(points, n, &fit->machine, status);
+    size_t shapes = 0;
+    (void)sg_measured_shapes(fit->machine.measured, &shapes);
+    if (code == SG_OK && shapes) sg_fit_note(fit, "%zu measured shapes of operations answer as measured", shapes);
     if (code == SG_OK) code = read_constants(points, n, origin, &fit->machine, status);
     if (code == SG_OK) code = sg_fit_links(run, origin, &fit->machine, status);
     if (code == SG_OK && options->probe_file) code = sg_fit_probe(options->probe_file, fit, status);

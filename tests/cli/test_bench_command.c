@@ -185,12 +185,44 @@ static void collectives_of_two_ranks(void **state) {
     sg_run_clear(&run);
 }
 
+/* Operations become points, points shapes of a machine, and the machine answers near what was measured: a twin. */
+static void operations_make_a_twin(void **state) {
+    (void)state;
+    expect(sg_stepgauge("bench", "ops", "--sizes", "64", NULL), 2, "takes no");
+    sg_said said = sg_stepgauge("bench", "ops", "-o", run_path, "--device", "cpu", "--threads", "1", "--time-budget",
+                                "0.5", "--json", "--quiet", NULL);
+    assert_int_equal(said.status, 0);
+    json_t *root = sg_said_json(&said);
+    const json_t *first = json_array_get(json_object_get(root, "points"), 0);
+    assert_string_equal(text(first, "policy"), "ppo");
+    double measured_s = sg_json_number(first, "learning_s");
+    assert_true(measured_s > 0 && sg_json_number(root, "left_out") > 0);
+    json_decref(root);
+    sg_said_clear(&said);
+    char machine[80];
+    (void)snprintf(machine, sizeof machine, "%s/here.h5", folder);
+    said = sg_stepgauge("fit", run_path, "-o", machine, "--quiet", NULL);
+    assert_int_equal(said.status, 0);
+    assert_non_null(strstr(said.out, "measured shapes"));
+    sg_said_clear(&said);
+    said = sg_stepgauge("predict", "ppo", "--machine", machine, "--framework", "native", "--envs", "1024",
+                        "--steps-per-env", "4", "--ppo-epochs", "1", "--json", NULL);
+    assert_int_equal(said.status, 0);
+    root = sg_said_json(&said);
+    double ratio = sg_json_number(root, "learning_s.value") / measured_s;
+    if (!(ratio > 0.3 && ratio < 3)) fail_msg("predicted %.3g of what was measured", ratio);
+    json_decref(root);
+    sg_said_clear(&said);
+    (void)unlink(machine);
+}
+
 int main(void) {
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, fresh_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(products_as_json_and_in_the_run_file),
         cmocka_unit_test(every_benchmark_prints_a_table),
         cmocka_unit_test(what_does_not_fit_is_an_answer),
+        IN_FOLDER(operations_make_a_twin),
         cmocka_unit_test(bad_input_is_told_at_once),
         cmocka_unit_test(an_output_that_cannot_be_is_told_before_measuring),
         IN_FOLDER(collectives_of_two_ranks),
