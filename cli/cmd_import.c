@@ -84,7 +84,7 @@ int sg_cmd_import(const sg_args *args) {
     }
     sg_import *imports = calloc(n, sizeof *imports);
     sg_code code = imports ? SG_OK : sg_fail_memory(&status, n * sizeof *imports, "logs");
-    for (size_t i = 0; code == SG_OK && i < n; i++)
+    for (size_t i = 0; imports && code == SG_OK && i < n; i++)
         code = read_one(args, args->positional.value[i], &imports[i], &status);
     size_t points = 0;
     if (code == SG_OK && args->output) code = sg_import_points(args, imports, n, &points, &status);

@@ -68,7 +68,7 @@ static sg_log *new_run(sg_log_builder *b) {
     }
     sg_log_builder_finish(b);
     sg_log_builder_drop_empty(b);
-    if (b->logs->n == b->room) {
+    if (b->logs->n == b->room || !b->logs->logs) {
         size_t room = b->room ? 2 * b->room : 4;
         sg_log *grown = realloc(b->logs->logs, room * sizeof *grown);
         if (!grown) {
@@ -146,7 +146,7 @@ static void thin(sg_log_builder *b) {
     b->windows_kept -= log->n_windows - kept;
     log->n_windows = kept;
     log->every *= 2;
-    if (most + 1 == b->logs->n) return;
+    if (most + 1 == b->logs->n || !kept) return;
     sg_log_window *fitting = realloc(log->windows, kept * sizeof *fitting);
     if (fitting) log->windows = fitting;
 }

@@ -30,7 +30,8 @@ typedef struct sg_log_traits {
     bool hydra;                         /* settings printed as they were until January 2025 */
     bool computation;                   /* rsl_rl's old line */
     bool negative_eta, not_finite;
-    bool json, other_runs; /* W&B: as JSON; columns of several runs */
+    bool json;    /* W&B: as JSON */
+    char run[96]; /* W&B: its name, where columns tell it */
     double first_time_s;
     double steps_per_s;          /* Trainer's own mean */
     double by_counters, by_rate; /* samples per step: of the counters, of smp/s x step time; 0: not told */

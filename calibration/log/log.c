@@ -96,8 +96,6 @@ static bool worth_keeping(const sg_log *log) {
 
 static sg_code finish(readers *r, const sg_line_source *source, const char *name, sg_status *status) {
     sg_logs *logs = r->builder.logs;
-    close_records(r);
-    sg_wandb_csv_close(&r->csv, &r->builder);
     sg_log_builder_finish(&r->builder);
     if (r->builder.out_of_memory) return sg_fail_memory(status, sizeof(sg_log_window), "a training log");
     sg_code code = sg_line_source_error(source, status);
@@ -113,40 +111,67 @@ static sg_code finish(readers *r, const sg_line_source *source, const char *name
     return SG_OK;
 }
 
-static sg_code read_all(sg_line_source *source, const char *name, sg_logs *logs, sg_status *status) {
-    readers *r = malloc(sizeof *r);
+/* A file, or text in memory (path NULL). */
+typedef struct origin {
+    const char *path, *text;
+    size_t bytes;
+} origin;
+
+static sg_code open_source(const origin *from, sg_line_source **source, sg_status *status) {
+    return from->path ? sg_line_source_open(from->path, source, status)
+                      : sg_line_source_over(from->text, from->bytes, source, status);
+}
+
+/* The further runs of a table that has several in its columns: the table once more for each. */
+static sg_code read_columns(readers *r, const origin *from, sg_status *status) {
+    size_t runs = r->csv.runs;
+    sg_wandb_csv_close(&r->csv, &r->builder);
+    for (size_t k = 1; k < runs && !r->builder.out_of_memory; k++) {
+        sg_line_source *source;
+        sg_line line;
+        sg_code code = open_source(from, &source, status);
+        if (code != SG_OK) return code;
+        sg_wandb_csv_start(&r->csv, k);
+        r->builder.ended = true;
+        while (!r->builder.out_of_memory && sg_line_source_next(source, &line))
+            (void)sg_wandb_csv_line(&r->csv, &r->builder, &line);
+        sg_wandb_csv_close(&r->csv, &r->builder);
+        sg_line_source_close(source);
+    }
+    return SG_OK;
+}
+
+static sg_code read_all(const origin *from, const char *name, sg_logs *logs, sg_status *status) {
+    sg_line_source *source = NULL;
     memset(logs, 0, sizeof *logs);
-    if (!r) return sg_fail_memory(status, sizeof *r, "a training log");
+    sg_code code = open_source(from, &source, status);
+    if (code != SG_OK) return code;
+    readers *r = malloc(sizeof *r);
+    if (!r) {
+        sg_line_source_close(source);
+        return sg_fail_memory(status, sizeof *r, "a training log");
+    }
     sg_log_builder_start(&r->builder, logs);
     sg_lerobot_start(&r->lerobot);
     sg_rsl_rl_start(&r->rsl_rl);
     sg_dicts_start(&r->dicts);
-    sg_wandb_csv_start(&r->csv);
+    sg_wandb_csv_start(&r->csv, 0);
     sg_wandb_json_start(&r->json);
     sg_line line;
     while (!r->builder.out_of_memory && sg_line_source_next(source, &line)) read_line(r, &line);
-    sg_code code = finish(r, source, name, status);
+    close_records(r);
+    code = read_columns(r, from, status);
+    if (code == SG_OK) code = finish(r, source, name, status);
     if (code != SG_OK) sg_logs_clear(logs);
+    sg_line_source_close(source);
     free(r);
     return code;
 }
 
 sg_code sg_logs_read(const char *path, sg_logs *logs, sg_status *status) {
-    sg_line_source *source;
-    memset(logs, 0, sizeof *logs);
-    sg_code code = sg_line_source_open(path, &source, status);
-    if (code != SG_OK) return code;
-    code = read_all(source, path, logs, status);
-    sg_line_source_close(source);
-    return code;
+    return read_all(&(origin){.path = path}, path, logs, status);
 }
 
 sg_code sg_logs_parse(const char *text, size_t bytes, const char *name, sg_logs *logs, sg_status *status) {
-    sg_line_source *source;
-    memset(logs, 0, sizeof *logs);
-    sg_code code = sg_line_source_over(text, bytes, &source, status);
-    if (code != SG_OK) return code;
-    code = read_all(source, name, logs, status);
-    sg_line_source_close(source);
-    return code;
+    return read_all(&(origin){.text = text, .bytes = bytes}, name, logs, status);
 }

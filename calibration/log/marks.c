@@ -135,6 +135,9 @@ bool sg_log_read_event(const sg_words *words, size_t at, sg_log_mark *mark) {
         if (sg_words_are(words, at, "End of training")) return event(mark, SG_LOG_END, NAN);
         if (sg_words_are(words, at, "Error executing job with overrides:")) return event(mark, SG_LOG_CRASH, NAN);
         return false;
+    case 'D':
+        if (sg_words_are(words, at, "DUE TO TIME LIMIT")) return event(mark, SG_LOG_CRASH, NAN); /* Slurm's */
+        return false;
     case 'F':
         if (sg_word_is(word, "Found") && sg_words_are(words, at + 2, "files to upload"))
             return event(mark, SG_LOG_HUB_PUSH, NAN);
@@ -161,8 +164,8 @@ bool sg_log_read_event(const sg_words *words, size_t at, sg_log_mark *mark) {
         return false;
     case 'o':
     case 'O':
-        if (starts(word, "oom-kill") || starts(word, "oom_kill") || starts(word, "OOMKilled") ||
-            starts(word, "OutOfMemoryError"))
+        if (sg_words_are(words, at, "Out of memory: Killed process") || starts(word, "oom-kill") ||
+            starts(word, "oom_kill") || starts(word, "OOMKilled") || starts(word, "OutOfMemoryError"))
             return event(mark, SG_LOG_OUT_OF_MEMORY, NAN);
         return false;
     case 't':

@@ -129,8 +129,7 @@ void sg_log_end_run(sg_log *log, sg_log_family family, const sg_log_traits *t) {
     sg_log_steady(log);
     sg_log_time_events(log);
     if (t->negative_eta) sg_log_warn(log, "The time left is negative (a resumed run counts from its first iteration)");
-    if (t->other_runs)
-        sg_log_warn(log, "The table has columns of several runs: the first is read, export the others apart");
+    if (t->run[0]) sg_log_warn(log, "These are the table's columns of run '%s'", t->run);
     if (t->not_finite) sg_log_warn(log, "The loss became NaN or infinite: the times still hold");
     if (log->every > 1)
         sg_log_warn(log, "Of %llu windows every %llu-th is kept", (unsigned long long)log->windows_seen,

@@ -20,7 +20,7 @@ bool sg_wandb_key_is_time(int key); /* "train/update_s" and the like */
 /* As a window or an evaluation. True when the record held one. */
 bool sg_wandb_emit(const sg_wandb_record *record, sg_log_builder *builder, bool json, const sg_line *line);
 
-enum { SG_WANDB_COLUMNS = 1024, SG_WANDB_KEY = 192, SG_WANDB_DEEPEST = 8 };
+enum { SG_WANDB_COLUMNS = 1024, SG_WANDB_KEY = 192, SG_WANDB_DEEPEST = 8, SG_WANDB_RUNS = 32 };
 
 typedef struct sg_wandb_csv {
     bool header;                         /* one was read: rows follow */
@@ -31,10 +31,12 @@ typedef struct sg_wandb_csv {
     size_t n;
     bool row_alone;
     bool quoted, row_open, reading_header;
-    bool other_runs; /* columns of other runs than the first are left out */
-    char run[SG_WANDB_KEY];
+    /* A chart's table has columns of several runs, "run-name - train/update_s": one run is read at a time. */
+    char run[SG_WANDB_RUNS][SG_WANDB_KEY];
+    size_t runs, selected;
 } sg_wandb_csv;
-void sg_wandb_csv_start(sg_wandb_csv *reader);
+/* run: which of those in the columns, from 0. */
+void sg_wandb_csv_start(sg_wandb_csv *reader, size_t run);
 /* True when the line is a row of the table, and nothing else. */
 bool sg_wandb_csv_line(sg_wandb_csv *reader, sg_log_builder *builder, const sg_line *line);
 void sg_wandb_csv_close(sg_wandb_csv *reader, sg_log_builder *builder);

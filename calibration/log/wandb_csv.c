@@ -4,8 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-void sg_wandb_csv_start(sg_wandb_csv *r) {
+void sg_wandb_csv_start(sg_wandb_csv *r, size_t run) {
     memset(r, 0, sizeof *r);
+    r->selected = run;
     r->record = sg_wandb_none();
 }
 
@@ -14,15 +15,15 @@ static const char *key_of(sg_wandb_csv *r) {
     char *dash = strstr(r->cell, " - ");
     if (!dash) return r->cell;
     *dash = '\0';
-    if (!r->run[0]) memcpy(r->run, r->cell, sizeof r->run);
-    bool same = strcmp(r->run, r->cell) == 0;
-    r->other_runs |= !same;
-    return same ? dash + 3 : "";
+    size_t i = 0;
+    while (i < r->runs && strcmp(r->run[i], r->cell) != 0) i++;
+    if (i == r->runs && i < SG_WANDB_RUNS) memcpy(r->run[r->runs++], r->cell, sizeof r->run[0]);
+    return i == r->selected ? dash + 3 : "";
 }
 
 /* A header may be any line with a key of training and a comma; other lines are not looked at further. */
 static bool is_header(const sg_line *line) {
-    if (!memchr("\"_St,e", line->text[0], 6)) return false;
+    if (!line->text[0] || !strchr("\"_St,e", line->text[0])) return false;
     return memmem(line->text, line->bytes, "train/", 6) && memchr(line->text, ',', line->bytes);
 }
 
@@ -59,7 +60,8 @@ void sg_wandb_csv_close(sg_wandb_csv *r, sg_log_builder *b) {
         return;
     }
     (void)sg_wandb_emit(&r->record, b, false, &none);
-    if (r->other_runs) b->traits.other_runs = true;
+    bool named = r->selected < r->runs && b->family == SG_LOG_WANDB;
+    if (named) sg_log_copy_text(b->traits.run, sizeof b->traits.run, r->run[r->selected], strlen(r->run[r->selected]));
     r->record = sg_wandb_none();
 }
 
@@ -78,7 +80,7 @@ static void feed(sg_wandb_csv *r, const sg_line *line) {
 /* A row begins with a number, or with nothing, and a comma: lines of a console do not. */
 static bool begins_as_row(const sg_line *line) {
     size_t i = 0;
-    while (i < line->bytes && memchr("0123456789.\"e+-", line->text[i], 15)) i++;
+    while (i < line->bytes && line->text[i] && strchr("0123456789.\"e+-", line->text[i])) i++;
     return i < line->bytes && line->text[i] == ',';
 }
 
@@ -89,8 +91,7 @@ bool sg_wandb_csv_line(sg_wandb_csv *r, sg_log_builder *b, const sg_line *line) 
         if (header) {
             r->reading_header = true;
             r->columns = 0;
-            r->run[0] = '\0';
-            r->other_runs = false;
+            r->runs = 0;
         }
         r->row_alone = r->header && begins_as_row(line);
         r->row_open = line->bytes && (header || r->row_alone);

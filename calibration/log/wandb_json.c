@@ -100,5 +100,5 @@ bool sg_wandb_json_line(sg_wandb_json *r, sg_log_builder *b, const sg_line *line
         structure(r, b, c, line);
     }
     end_number(r);
-    return line->continues || memchr("{}[]\",", line->text[first], 6);
+    return line->continues || (line->text[first] && strchr("{}[]\",", line->text[first]));
 }

@@ -115,7 +115,8 @@ static int two(const char *t) {
 /* Days since 1970 in the Gregorian calendar, with March as the first month of a year. */
 static double days(int year, int month, int day) {
     int y = month <= 2 ? year - 1 : year, m = month <= 2 ? month + 9 : month - 3;
-    return 365.0 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 1 - 719468;
+    long long whole = 365LL * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 1 - 719468;
+    return (double)whole;
 }
 
 double sg_words_stamp(sg_word date, sg_word time) {

@@ -225,8 +225,11 @@ static void exports_of_wandb(void **state) {
     logs =
         parse("\"Step\",\"quiet-sun-3 - train/update_s\",\"quiet-sun-3 - train/update_s__MIN\",\"b - train/update_s\"\n"
               "\"200\",\"0.5\",\"0.4\",\"9\"\n\"400\",\"0.25\",\"0.2\",\"9\"\n");
+    assert_int_equal(logs.n, 2); /* a run for each in the columns */
     near(logs.logs[0].steady[SG_LOG_UPDATE_S], 0.25);
-    assert_true(warned(&logs.logs[0], "several runs"));
+    near(logs.logs[1].steady[SG_LOG_UPDATE_S], 9);
+    near(logs.logs[1].windows[1].step, 400);
+    assert_true(warned(&logs.logs[0], "'quiet-sun-3'") && warned(&logs.logs[1], "'b'"));
     sg_logs_clear(&logs);
     logs = parse("[{\"_step\": 7, \"train/update_s\": 0.21, \"train/steps\": 200, \"_wandb\": {\"runtime\": 5}},\n"
                  "{\"_step\":8,\"_wandb\":{\"step\":1},\"train/update_s\":2.0e-1,\"train/dataloading_s\":0.012,"
