@@ -55,8 +55,7 @@ static void check(sg_graph *g, const sg_act *m) {
 
 static sg_detr_layer *layers_make(sg_graph *g, const sg_act *m, const char *name, int64_t count, bool cross) {
     sg_layer_style style = {.dtype = SG_F32, .xavier = true};
-    sg_detr_layer *layers = calloc((size_t)count, sizeof *layers);
-    if (!layers) sg_graph_fail(g, SG_MACHINE, "cannot allocate host memory for %lld layers", (long long)count);
+    sg_detr_layer *layers = sg_layers_alloc(g, count, sizeof *layers);
     sg_module_begin(g, "%s", name);
     for (int64_t i = 0; layers && i < count; i++)
         layers[i] = sg_detr_layer_make(g, sg_graph_text(g, "layers.%lld", (long long)i), &m->transformer, cross, style);
@@ -161,10 +160,7 @@ static void image_tensors(sg_graph *g, sg_act *m) {
         m->images = sg_state_tensor(g, "images", sg_desc_channels_last(SG_F32, b * c, 3, h, w));
     }
     for (int64_t i = 0; i < c; i++) {
-        if (!together) {
-            sg_desc image = sg_desc_make(SG_F32, 4, (int64_t[]){b, 3, h, w});
-            m->image[i] = sg_state_tensor(g, sg_graph_text(g, "image %lld", (long long)i + 1), image);
-        }
+        if (!together) m->image[i] = sg_camera_image(g, i, m->frames[i]);
         const char *feature = sg_graph_text(g, "normalize.camera%lld", (long long)i + 1);
         m->image_statistics[i] = sg_statistics_make(g, feature, 3, per_channel);
     }
@@ -186,16 +182,8 @@ static void preprocess(sg_graph *g, void *policy) {
 
 /* ---- the training ---- */
 
-static void describe(sg_graph *g, const sg_act *m) {
-    sg_training *t = sg_graph_training(g);
-    t->cameras = m->cameras;
-    t->image_height = m->cameras ? m->height : 0;
-    t->image_width = m->cameras ? m->width : 0;
-    t->frames_per_sample = m->cameras > 0;
-}
-
 static void emit(sg_graph *g, sg_act *m, const sg_family_build *build) {
-    describe(g, m);
+    sg_supervised_cameras(g, m->cameras, m->height, m->width, 1);
     inputs(g, m);
     image_tensors(g, m);
     sg_module_begin(g, "model");
@@ -211,16 +199,11 @@ static void emit(sg_graph *g, sg_act *m, const sg_family_build *build) {
 }
 
 void sg_act_build(sg_graph *g, const sg_family_build *build) {
-    sg_act *m = calloc(1, sizeof *m);
-    if (!m) {
-        sg_graph_fail(g, SG_MACHINE, "cannot allocate %zu bytes of host memory for act", sizeof *m);
-        return;
-    }
-    configure(m, build);
-    check(g, m);
-    if (!sg_graph_failed(g)) emit(g, m, build);
-    free(m->vae);
-    free(m->encoder);
-    free(m->decoder);
-    free(m);
+    sg_act m = {0};
+    configure(&m, build);
+    check(g, &m);
+    if (!sg_graph_failed(g)) emit(g, &m, build);
+    free(m.vae);
+    free(m.encoder);
+    free(m.decoder);
 }

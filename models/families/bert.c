@@ -67,7 +67,8 @@ static layer layer_make(sg_graph *g, const bert *m, int64_t index) {
     return l;
 }
 
-static void parameters(sg_graph *g, bert *m) {
+static void parameters(sg_graph *g, void *policy) {
+    bert *m = policy;
     m->words = sg_language_embedding(g, "embeddings.word_embeddings", m->language.vocabulary, m->width);
     m->position = sg_language_embedding(g, "embeddings.position_embeddings", m->positions, m->width);
     m->type = sg_language_embedding(g, "embeddings.token_type_embeddings", m->types, m->width);
@@ -90,19 +91,11 @@ static sg_tid embed(sg_graph *g, const bert *m) {
     int64_t b = m->language.batch, t = m->language.tokens;
     sg_module_begin(g, "embeddings");
     sg_tid types = sg_full(g, SG_I64, 2, (int64_t[]){b, t}, 0);
-    sg_tid places = sg_view(g, sg_arange(g, SG_I64, 0, 1, t), 2, (int64_t[]){1, t});
+    sg_tid places = sg_language_places(g, &m->language);
     sg_tid x = sg_add(g, sg_embedding(g, m->words, m->language.ids), sg_embedding(g, m->type, types));
     x = sg_binary_in_place(g, SG_FN_ADD, x, sg_embedding(g, m->position, places), 1);
     sg_module_end(g);
     return sg_dropout(g, sg_layer_norm_apply(g, &m->embedding_norm, x), m->hidden_dropout, 0, 1);
-}
-
-/* [b, 1, 1, t]: 0 where a token is there (all are), else the least number. */
-static sg_tid padding_mask(sg_graph *g, const bert *m) {
-    int64_t b = m->language.batch, t = m->language.tokens;
-    sg_tid seen = sg_full(g, sg_float(g), 2, (int64_t[]){b, t}, 1);
-    sg_tid hidden = sg_unary(g, SG_FN_AFFINE, sg_view(g, seen, 4, (int64_t[]){b, 1, 1, t}), -1.0, 1.0);
-    return sg_scale(g, hidden, sg_least_score(g));
 }
 
 static sg_tid attend(sg_graph *g, const bert *m, const layer *l, sg_tid x, sg_tid mask) {
@@ -138,7 +131,7 @@ static sg_tid classify(sg_graph *g, const bert *m, sg_tid x) {
 
 static sg_tid logits(sg_graph *g, void *policy) {
     const bert *m = policy;
-    sg_tid mask = padding_mask(g, m), x = embed(g, m);
+    sg_tid mask = sg_language_mask(g, &m->language, false), x = embed(g, m);
     for (int64_t i = 0; i < m->layers; i++) x = layer_apply(g, m, &m->layer[i], x, mask);
     if (m->pools) {
         sg_tid y = classify(g, m, x);
@@ -154,24 +147,11 @@ static sg_tid logits(sg_graph *g, void *policy) {
 void sg_bert_build(sg_graph *g, const sg_family_build *build) {
     bert m;
     configure(g, &m, build);
-    if (!sg_language_check_heads(g, "hidden_size", m.width, "num_attention_heads", m.heads)) return;
-    if (m.language.tokens > m.positions) {
-        sg_graph_fail(g, SG_BAD_INPUT, "sequence_length %lld is above max_position_embeddings %lld",
-                      (long long)m.language.tokens, (long long)m.positions);
-        return;
-    }
-    if (!m.predicts && m.language.step != SG_LANGUAGE_INFERENCE) {
+    sg_language_check_heads(g, "hidden_size", m.width, "num_attention_heads", m.heads);
+    sg_language_check_positions(g, &m.language, "max_position_embeddings", m.positions);
+    if (!m.predicts && m.language.step != SG_LANGUAGE_INFERENCE)
         sg_graph_fail(g, SG_BAD_INPUT, "head classification has no loss over tokens: use step inference, or head lm");
-        return;
-    }
-    m.layer = calloc((size_t)m.layers, sizeof *m.layer);
-    if (!m.layer) {
-        sg_graph_fail(g, SG_MACHINE, "cannot allocate host memory for %lld layers", (long long)m.layers);
-        return;
-    }
-    sg_module_begin(g, "model");
-    parameters(g, &m);
-    sg_module_end(g);
-    sg_language_build(g, build, &m.language, &m, logits);
+    m.layer = sg_layers_alloc(g, m.layers, sizeof *m.layer);
+    sg_language_build(g, build, &m.language, &(sg_language_policy){&m, parameters, logits});
     free(m.layer);
 }

@@ -132,9 +132,7 @@ static void image_inputs(sg_graph *g, sg_diffusion *m) {
     int64_t images = m->batch * m->observations;
     for (int64_t i = 0; i < m->cameras; i++) {
         m->frames[i] = sg_camera_input(g, i, images, m->height, m->width);
-        sg_desc image = *sg_desc_of(g, m->frames[i]);
-        image.dtype = SG_F32;
-        m->image[i] = sg_state_tensor(g, sg_graph_text(g, "image %lld", (long long)i + 1), image);
+        m->image[i] = sg_camera_image(g, i, m->frames[i]);
         const char *feature = sg_graph_text(g, "normalize.camera%lld", (long long)i + 1);
         m->image_statistics[i] = sg_statistics_make(g, feature, 3, per_channel);
     }
@@ -165,14 +163,6 @@ static void preprocess(sg_graph *g, void *policy) {
 
 /* ---- the training ---- */
 
-static void describe(sg_graph *g, const sg_diffusion *m) {
-    sg_training *t = sg_graph_training(g);
-    t->cameras = m->cameras;
-    t->image_height = m->height;
-    t->image_width = m->width;
-    t->frames_per_sample = m->observations;
-}
-
 static sg_optimizer_spec optimizer(const sg_options *o) {
     sg_optimizer_spec spec = sg_supervised_optimizer(o, 0.999);
     spec.decoupled_weight_decay = false; /* torch.optim.Adam */
@@ -181,7 +171,7 @@ static sg_optimizer_spec optimizer(const sg_options *o) {
 }
 
 static void emit(sg_graph *g, sg_diffusion *m, const sg_family_build *build) {
-    describe(g, m);
+    sg_supervised_cameras(g, m->cameras, m->height, m->width, m->observations);
     inputs(g, m);
     parameters(g, m, build->options);
     if (sg_graph_failed(g)) return;
@@ -191,15 +181,10 @@ static void emit(sg_graph *g, sg_diffusion *m, const sg_family_build *build) {
 }
 
 void sg_diffusion_build(sg_graph *g, const sg_family_build *build) {
-    sg_diffusion *m = calloc(1, sizeof *m);
-    if (!m) {
-        sg_graph_fail(g, SG_MACHINE, "cannot allocate %zu bytes of host memory for diffusion", sizeof *m);
-        return;
-    }
-    configure(g, m, build);
-    check_sequence(g, m, build->options);
-    check_images(g, m);
-    if (!sg_graph_failed(g)) emit(g, m, build);
-    free(m->encoder);
-    free(m);
+    sg_diffusion m = {0};
+    configure(g, &m, build);
+    check_sequence(g, &m, build->options);
+    check_images(g, &m);
+    if (!sg_graph_failed(g)) emit(g, &m, build);
+    free(m.encoder);
 }

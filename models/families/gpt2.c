@@ -69,7 +69,8 @@ static layer layer_make(sg_graph *g, const gpt2 *m, int64_t index) {
     return l;
 }
 
-static void parameters(sg_graph *g, gpt2 *m) {
+static void parameters(sg_graph *g, void *policy) {
+    gpt2 *m = policy;
     m->words = sg_language_embedding(g, "wte", m->language.vocabulary, m->width);
     m->position = sg_language_embedding(g, "wpe", m->positions, m->width);
     for (int64_t i = 0; i < m->layers; i++) m->layer[i] = layer_make(g, m, i);
@@ -104,9 +105,7 @@ static sg_tid layer_apply(sg_graph *g, const gpt2 *m, const layer *l, sg_tid x, 
 
 static sg_tid logits(sg_graph *g, void *policy) {
     const gpt2 *m = policy;
-    int64_t t = m->language.tokens;
-    sg_tid places = sg_view(g, sg_arange(g, SG_I64, 0, 1, t), 2, (int64_t[]){1, t});
-    sg_tid causal = sg_causal_mask(g, t);
+    sg_tid places = sg_language_places(g, &m->language), causal = sg_causal_mask(g, m->language.tokens);
     sg_tid x = sg_add(g, sg_embedding(g, m->words, m->language.ids), sg_embedding(g, m->position, places));
     x = sg_dropout(g, x, m->embedding_dropout, 0, 1);
     for (int64_t i = 0; i < m->layers; i++) x = layer_apply(g, m, &m->layer[i], x, causal);
@@ -116,20 +115,9 @@ static sg_tid logits(sg_graph *g, void *policy) {
 void sg_gpt2_build(sg_graph *g, const sg_family_build *build) {
     gpt2 m;
     configure(g, &m, build);
-    if (!sg_language_check_heads(g, "n_embd", m.width, "n_head", m.heads)) return;
-    if (m.language.tokens > m.positions) {
-        sg_graph_fail(g, SG_BAD_INPUT, "sequence_length %lld is above n_positions %lld", (long long)m.language.tokens,
-                      (long long)m.positions);
-        return;
-    }
-    m.layer = calloc((size_t)m.layers, sizeof *m.layer);
-    if (!m.layer) {
-        sg_graph_fail(g, SG_MACHINE, "cannot allocate host memory for %lld layers", (long long)m.layers);
-        return;
-    }
-    sg_module_begin(g, "model");
-    parameters(g, &m);
-    sg_module_end(g);
-    sg_language_build(g, build, &m.language, &m, logits);
+    sg_language_check_heads(g, "n_embd", m.width, "n_head", m.heads);
+    sg_language_check_positions(g, &m.language, "n_positions", m.positions);
+    m.layer = sg_layers_alloc(g, m.layers, sizeof *m.layer);
+    sg_language_build(g, build, &m.language, &(sg_language_policy){&m, parameters, logits});
     free(m.layer);
 }

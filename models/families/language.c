@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "models/layers/heads.h"
+
 sg_language sg_language_make(sg_graph *g, const sg_family_build *build) {
     const char *step = sg_option_text(build->options, "step");
     sg_language l = {.step = strcmp(step, "train") == 0       ? SG_LANGUAGE_TRAIN
@@ -23,11 +25,16 @@ double sg_language_dropout(const sg_language *language, double probability) {
     return language->step == SG_LANGUAGE_INFERENCE ? 0 : probability;
 }
 
-bool sg_language_check_heads(sg_graph *g, const char *width_key, int64_t width, const char *heads_key, int64_t heads) {
-    if (width % heads == 0) return true;
+void sg_language_check_heads(sg_graph *g, const char *width_key, int64_t width, const char *heads_key, int64_t heads) {
+    if (width % heads == 0) return;
     sg_graph_fail(g, SG_BAD_INPUT, "%s %lld must be a multiple of %s %lld: each head gets an equal part", width_key,
                   (long long)width, heads_key, (long long)heads);
-    return false;
+}
+
+void sg_language_check_positions(sg_graph *g, const sg_language *language, const char *key, int64_t positions) {
+    if (language->tokens <= positions) return;
+    sg_graph_fail(g, SG_BAD_INPUT, "sequence_length %lld is above %s %lld", (long long)language->tokens, key,
+                  (long long)positions);
 }
 
 /* ---- parameters ---- */
@@ -51,6 +58,21 @@ sg_tid sg_language_embedding(sg_graph *g, const char *name, int64_t rows, int64_
     return table;
 }
 
+/* ---- tokens ---- */
+
+sg_tid sg_language_places(sg_graph *g, const sg_language *language) {
+    int64_t t = language->tokens;
+    return sg_view(g, sg_arange(g, SG_I64, 0, 1, t), 2, (int64_t[]){1, t});
+}
+
+sg_tid sg_language_mask(sg_graph *g, const sg_language *language, bool causal) {
+    int64_t b = language->batch, t = language->tokens;
+    sg_tid seen = sg_view(g, sg_full(g, sg_float(g), 2, (int64_t[]){b, t}, 1), 4, (int64_t[]){b, 1, 1, t});
+    if (causal) seen = sg_mul(g, sg_to(g, sg_causal_mask(g, t), sg_float(g)), seen);
+    sg_tid hidden = sg_unary(g, SG_FN_AFFINE, seen, -1.0, 1.0);
+    return sg_scale(g, hidden, sg_least_score(g));
+}
+
 /* ---- loss ---- */
 
 /* Cross entropy, mean over tokens: softmax over the vocabulary, the label's probability, its logarithm. Backward writes a
@@ -71,14 +93,13 @@ static sg_tid cross_entropy(sg_graph *g, const sg_language *l, sg_tid logits) {
 
 typedef struct policy_of {
     const sg_language *language;
-    void *policy;
-    sg_tid (*logits)(sg_graph *g, void *policy);
+    const sg_language_policy *policy;
 } policy_of;
 
 static sg_tid loss_of(sg_graph *g, void *user) {
     const policy_of *p = user;
     sg_module_begin(g, "model");
-    sg_tid logits = p->logits(g, p->policy);
+    sg_tid logits = p->policy->logits(g, p->policy->policy);
     sg_module_end(g);
     return cross_entropy(g, p->language, logits);
 }
@@ -110,7 +131,7 @@ static int32_t gradients(sg_graph *g, policy_of *p) {
     return program;
 }
 
-static int32_t inference(sg_graph *g, const policy_of *p) {
+static int32_t inference(sg_graph *g, const sg_language_policy *p) {
     int32_t program = sg_program_begin(g, "inference");
     sg_mark_here(g, SG_MARK_FORWARD);
     sg_no_grad_begin(g);
@@ -122,15 +143,19 @@ static int32_t inference(sg_graph *g, const policy_of *p) {
     return program;
 }
 
-void sg_language_build(sg_graph *g, const sg_family_build *build, const sg_language *language, void *policy,
-                       sg_tid (*logits)(sg_graph *g, void *policy)) {
-    policy_of p = {language, policy, logits};
+void sg_language_build(sg_graph *g, const sg_family_build *build, const sg_language *language,
+                       const sg_language_policy *policy) {
+    policy_of p = {language, policy};
     if (language->step != SG_LANGUAGE_TRAIN && build->accumulation > 1)
         sg_graph_fail(g, SG_BAD_INPUT, "step %s does not accumulate gradients: use accumulation 1",
                       sg_option_text(build->options, "step"));
     if (language->step != SG_LANGUAGE_TRAIN && sg_graph_profile(g)->sharded)
         sg_graph_fail(g, SG_BAD_INPUT, "step %s keeps whole parameters: use sharding none",
                       sg_option_text(build->options, "step"));
+    if (sg_graph_failed(g)) return;
+    sg_module_begin(g, "model");
+    policy->parameters(g, policy->policy);
+    sg_module_end(g);
     if (sg_graph_failed(g)) return;
     if (language->step == SG_LANGUAGE_TRAIN) {
         sg_supervised supervised = {.policy = &p,
@@ -140,7 +165,7 @@ void sg_language_build(sg_graph *g, const sg_family_build *build, const sg_langu
         sg_supervised_build(g, &supervised, build->accumulation);
         return;
     }
-    int32_t copy = copies(g), main = language->step == SG_LANGUAGE_GRADIENTS ? gradients(g, &p) : inference(g, &p);
+    int32_t copy = copies(g), main = language->step == SG_LANGUAGE_GRADIENTS ? gradients(g, &p) : inference(g, policy);
     sg_block_begin(g, "step", 1);
     sg_block_loader(g);
     sg_block_program(g, copy);

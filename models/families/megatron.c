@@ -57,7 +57,8 @@ static layer layer_make(sg_graph *g, const megatron *m, int64_t index) {
     return l;
 }
 
-static void parameters(sg_graph *g, megatron *m) {
+static void parameters(sg_graph *g, void *policy) {
+    megatron *m = policy;
     m->words = sg_language_embedding(g, "word_embeddings", m->language.vocabulary, m->width);
     m->position = sg_language_embedding(g, "position_embeddings", m->positions, m->width);
     for (int64_t i = 0; i < m->layers; i++) m->layer[i] = layer_make(g, m, i);
@@ -105,8 +106,7 @@ static sg_tid layer_apply(sg_graph *g, const megatron *m, const layer *l, sg_tid
 
 static sg_tid logits(sg_graph *g, void *policy) {
     const megatron *m = policy;
-    int64_t t = m->language.tokens;
-    sg_tid places = sg_view(g, sg_arange(g, SG_I64, 0, 1, t), 2, (int64_t[]){1, t});
+    sg_tid places = sg_language_places(g, &m->language);
     sg_tid x = sg_add(g, sg_embedding(g, m->words, m->language.ids), sg_embedding(g, m->position, places));
     x = sg_contiguous(g, sg_transpose(g, x, 0, 1));
     x = sg_dropout(g, x, m->hidden_dropout, 1, 1);
@@ -120,20 +120,9 @@ static sg_tid logits(sg_graph *g, void *policy) {
 void sg_megatron_build(sg_graph *g, const sg_family_build *build) {
     megatron m;
     configure(g, &m, build);
-    if (!sg_language_check_heads(g, "hidden_size", m.width, "num_attention_heads", m.heads)) return;
-    if (m.language.tokens > m.positions) {
-        sg_graph_fail(g, SG_BAD_INPUT, "sequence_length %lld is above max_position_embeddings %lld",
-                      (long long)m.language.tokens, (long long)m.positions);
-        return;
-    }
-    m.layer = calloc((size_t)m.layers, sizeof *m.layer);
-    if (!m.layer) {
-        sg_graph_fail(g, SG_MACHINE, "cannot allocate host memory for %lld layers", (long long)m.layers);
-        return;
-    }
-    sg_module_begin(g, "model");
-    parameters(g, &m);
-    sg_module_end(g);
-    sg_language_build(g, build, &m.language, &m, logits);
+    sg_language_check_heads(g, "hidden_size", m.width, "num_attention_heads", m.heads);
+    sg_language_check_positions(g, &m.language, "max_position_embeddings", m.positions);
+    m.layer = sg_layers_alloc(g, m.layers, sizeof *m.layer);
+    sg_language_build(g, build, &m.language, &(sg_language_policy){&m, parameters, logits});
     free(m.layer);
 }

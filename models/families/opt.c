@@ -62,7 +62,8 @@ static layer layer_make(sg_graph *g, const opt *m, int64_t index) {
     return l;
 }
 
-static void parameters(sg_graph *g, opt *m) {
+static void parameters(sg_graph *g, void *policy) {
+    opt *m = policy;
     m->words = sg_language_embedding(g, "decoder.embed_tokens", m->language.vocabulary, m->embedding_width);
     m->position = sg_language_embedding(g, "decoder.embed_positions", m->positions + position_skip, m->width);
     if (m->embedding_width != m->width) {
@@ -150,20 +151,9 @@ static sg_tid logits(sg_graph *g, void *policy) {
 void sg_opt_build(sg_graph *g, const sg_family_build *build) {
     opt m;
     configure(g, &m, build);
-    if (!sg_language_check_heads(g, "hidden_size", m.width, "num_attention_heads", m.heads)) return;
-    if (m.language.tokens > m.positions) {
-        sg_graph_fail(g, SG_BAD_INPUT, "sequence_length %lld is above max_position_embeddings %lld",
-                      (long long)m.language.tokens, (long long)m.positions);
-        return;
-    }
-    m.layer = calloc((size_t)m.layers, sizeof *m.layer);
-    if (!m.layer) {
-        sg_graph_fail(g, SG_MACHINE, "cannot allocate host memory for %lld layers", (long long)m.layers);
-        return;
-    }
-    sg_module_begin(g, "model");
-    parameters(g, &m);
-    sg_module_end(g);
-    sg_language_build(g, build, &m.language, &m, logits);
+    sg_language_check_heads(g, "hidden_size", m.width, "num_attention_heads", m.heads);
+    sg_language_check_positions(g, &m.language, "max_position_embeddings", m.positions);
+    m.layer = sg_layers_alloc(g, m.layers, sizeof *m.layer);
+    sg_language_build(g, build, &m.language, &(sg_language_policy){&m, parameters, logits});
     free(m.layer);
 }

@@ -69,9 +69,23 @@ static sg_desc image_desc(const sg_graph *g, sg_dtype dtype, int64_t batch, int6
                                               : sg_desc_make(dtype, 4, (int64_t[]){batch, 3, height, width});
 }
 
+void sg_supervised_cameras(sg_graph *g, int64_t cameras, int64_t height, int64_t width, int64_t frames_per_sample) {
+    sg_training *t = sg_graph_training(g);
+    t->cameras = cameras;
+    t->image_height = cameras ? height : 0;
+    t->image_width = cameras ? width : 0;
+    t->frames_per_sample = cameras ? frames_per_sample : 0;
+}
+
 sg_tid sg_camera_input(sg_graph *g, int64_t index, int64_t batch, int64_t height, int64_t width) {
     const char *name = sg_graph_text(g, "observation.images.camera%lld", (long long)index + 1);
     return sg_input_tensor(g, name, SG_INPUT_IMAGE, image_desc(g, SG_U8, batch, height, width), 0, 256);
+}
+
+sg_tid sg_camera_image(sg_graph *g, int64_t index, sg_tid frames) {
+    sg_desc image = *sg_desc_of(g, frames);
+    image.dtype = SG_F32;
+    return sg_state_tensor(g, sg_graph_text(g, "image %lld", (long long)index + 1), image);
 }
 
 sg_statistics sg_statistics_make(sg_graph *g, const char *feature, int ndim, const int64_t *size) {

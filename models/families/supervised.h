@@ -20,8 +20,12 @@ sg_optimizer_spec sg_supervised_optimizer(const sg_options *options, double beta
  * blocks. The loss is read at the end of a micro-step, as LeRobot does for its log. */
 void sg_supervised_build(sg_graph *g, const sg_supervised *supervised, int64_t accumulation);
 
+/* What a sample reads of cameras: frames of the data set in all, nothing without a camera. */
+void sg_supervised_cameras(sg_graph *g, int64_t cameras, int64_t height, int64_t width, int64_t frames_per_sample);
 /* Camera `index`: u8 frames[b, 3, h, w]; channels-last where the profile keeps images so. */
 sg_tid sg_camera_input(sg_graph *g, int64_t index, int64_t batch, int64_t height, int64_t width);
+/* fp32 of the frames' shape and layout, for camera `index` preprocessed. */
+sg_tid sg_camera_image(sg_graph *g, int64_t index, sg_tid frames);
 
 /* Buffers "mean" and "std" of a feature. */
 typedef struct sg_statistics {

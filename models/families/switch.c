@@ -154,15 +154,6 @@ static sg_tid feed(sg_graph *g, const model *m, const layer *l, sg_tid x) {
     return x;
 }
 
-/* Additive mask [b, 1, 1, t], or [b, 1, t, t] where tokens see only those before them; all tokens are there. */
-static sg_tid mask_of(sg_graph *g, const model *m, bool causal) {
-    int64_t b = m->language.batch, t = m->language.tokens;
-    sg_tid seen = sg_view(g, sg_full(g, sg_float(g), 2, (int64_t[]){b, t}, 1), 4, (int64_t[]){b, 1, 1, t});
-    if (causal) seen = sg_mul(g, sg_to(g, sg_causal_mask(g, t), sg_float(g)), seen);
-    sg_tid hidden = sg_unary(g, SG_FN_AFFINE, seen, -1.0, 1.0);
-    return sg_scale(g, hidden, sg_least_score(g));
-}
-
 static sg_tid bias_of(sg_graph *g, const model *m, const stack *s, sg_tid mask) {
     const sg_relative relative = {m->buckets, m->max_distance, !s->decoder};
     return sg_add(g, sg_relative_bias(g, &relative, s->bias, m->language.tokens), mask);
@@ -176,7 +167,7 @@ static sg_tid cross_bias(sg_graph *g, const model *m, sg_tid mask) {
 static sg_tid stack_apply(sg_graph *g, const model *m, const stack *s, sg_tid memory, sg_tid memory_mask) {
     sg_module_begin(g, "%s", s->name);
     sg_tid x = sg_dropout(g, sg_embedding(g, m->words, m->language.ids), m->dropout, 0, 1);
-    sg_tid bias = bias_of(g, m, s, s->decoder ? mask_of(g, m, true) : memory_mask);
+    sg_tid bias = bias_of(g, m, s, s->decoder ? sg_language_mask(g, &m->language, true) : memory_mask);
     sg_tid cross = s->decoder ? cross_bias(g, m, memory_mask) : SG_NO_TENSOR;
     for (int64_t i = 0; i < s->layers; i++) {
         const layer *l = &s->layer[i];
@@ -193,7 +184,7 @@ static sg_tid stack_apply(sg_graph *g, const model *m, const stack *s, sg_tid me
 
 static sg_tid logits(sg_graph *g, void *policy) {
     const model *m = policy;
-    sg_tid mask = mask_of(g, m, false);
+    sg_tid mask = sg_language_mask(g, &m->language, false);
     sg_tid memory = stack_apply(g, m, &m->encoder, SG_NO_TENSOR, mask);
     sg_tid x = stack_apply(g, m, &m->decoder, memory, mask);
     x = sg_scale(g, x, 1.0 / sqrt((double)m->width)); /* embedding and head are one matrix */
@@ -223,27 +214,24 @@ static int64_t sparse_layers(const stack *s) {
     return n;
 }
 
+static void parameters(sg_graph *g, void *policy) {
+    model *m = policy;
+    sg_expert *experts = m->experts;
+    m->encoder.layer = m->layers;
+    m->decoder.layer = m->layers + m->encoder.layers;
+    m->words = sg_language_embedding(g, "shared", m->language.vocabulary, m->width);
+    stack_make(g, m, &m->encoder, &experts);
+    stack_make(g, m, &m->decoder, &experts);
+}
+
 void sg_switch_build(sg_graph *g, const sg_family_build *build) {
     model m;
     configure(g, &m, build);
     if (!check(g, &m)) return;
     int64_t sparse = sparse_layers(&m.encoder) + sparse_layers(&m.decoder);
-    m.layers = calloc((size_t)(m.encoder.layers + m.decoder.layers), sizeof *m.layers);
-    m.experts = calloc((size_t)(sparse * m.feed.experts + 1), sizeof *m.experts);
-    if (m.layers && m.experts) {
-        sg_expert *experts = m.experts;
-        m.encoder.layer = m.layers;
-        m.decoder.layer = m.layers + m.encoder.layers;
-        sg_module_begin(g, "model");
-        m.words = sg_language_embedding(g, "shared", m.language.vocabulary, m.width);
-        stack_make(g, &m, &m.encoder, &experts);
-        stack_make(g, &m, &m.decoder, &experts);
-        sg_module_end(g);
-        sg_language_build(g, build, &m.language, &m, logits);
-    } else {
-        sg_graph_fail(g, SG_MACHINE, "cannot allocate host memory for %lld layers",
-                      (long long)(m.encoder.layers + m.decoder.layers));
-    }
+    m.layers = sg_layers_alloc(g, m.encoder.layers + m.decoder.layers, sizeof *m.layers);
+    m.experts = sg_layers_alloc(g, sparse * m.feed.experts + 1, sizeof *m.experts);
+    sg_language_build(g, build, &m.language, &(sg_language_policy){&m, parameters, logits});
     free(m.layers);
     free(m.experts);
 }

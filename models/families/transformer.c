@@ -148,11 +148,8 @@ void sg_transformer_build(sg_graph *g, const sg_family_build *build) {
                       (long long)m.width, (long long)m.heads);
         return;
     }
-    m.blocks = calloc((size_t)m.layers, sizeof *m.blocks);
-    if (!m.blocks) {
-        sg_graph_fail(g, SG_MACHINE, "cannot allocate host memory for %lld layers", (long long)m.layers);
-        return;
-    }
+    m.blocks = sg_layers_alloc(g, m.layers, sizeof *m.blocks);
+    if (!m.blocks) return;
     sg_module_begin(g, "model");
     parameters(g, &m);
     sg_module_end(g);

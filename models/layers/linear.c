@@ -2,6 +2,7 @@
 #include "models/layers/linear.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 sg_linear_layer sg_linear_make(sg_graph *g, const char *name, int64_t in, int64_t out, bool bias,
                                sg_layer_style style) {
@@ -44,4 +45,10 @@ sg_tid sg_buffer(sg_graph *g, const char *name, int ndim, const int64_t *size, d
     return sg_param(
         g, name, ndim, size,
         (sg_param_spec){.dtype = SG_F32, .frozen = true, .buffer = true, .init = SG_INIT_CONSTANT, .scale = value});
+}
+
+void *sg_layers_alloc(sg_graph *g, int64_t count, size_t size) {
+    void *layers = calloc((size_t)count, size);
+    if (!layers) sg_graph_fail(g, SG_MACHINE, "cannot allocate host memory for %lld layers", (long long)count);
+    return layers;
 }

@@ -26,6 +26,8 @@ sg_tid sg_linear_apply_act(sg_graph *g, const sg_linear_layer *layer, sg_tid x, 
 sg_tid sg_param_normal(sg_graph *g, const char *name, int ndim, const int64_t *size, double sd, sg_layer_style style);
 sg_tid sg_param_constant(sg_graph *g, const char *name, int ndim, const int64_t *size, double value,
                          sg_layer_style style);
+/* `count` zeroed elements of `size` bytes for layers, to be freed; NULL: out of memory, which fails the graph. */
+void *sg_layers_alloc(sg_graph *g, int64_t count, size_t size);
 /* A buffer (statistics, tables): not a parameter. */
 sg_tid sg_buffer(sg_graph *g, const char *name, int ndim, const int64_t *size, double value);
 

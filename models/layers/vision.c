@@ -54,11 +54,8 @@ static void embeddings_make(sg_graph *g, sg_vision *vision, sg_layer_style style
 
 void sg_vision_make(sg_graph *g, sg_vision *vision, const sg_vision_config *config, sg_layer_style style) {
     vision->config = *config;
-    vision->layers = calloc((size_t)config->layers, sizeof *vision->layers);
-    if (!vision->layers) {
-        sg_graph_fail(g, SG_MACHINE, "cannot allocate host memory for %lld layers", (long long)config->layers);
-        return;
-    }
+    vision->layers = sg_layers_alloc(g, config->layers, sizeof *vision->layers);
+    if (!vision->layers) return;
     embeddings_make(g, vision, style);
     sg_module_begin(g, "encoder");
     for (int64_t i = 0; i < config->layers; i++) vision->layers[i] = layer_make(g, config, i, style);
