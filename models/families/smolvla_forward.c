@@ -13,9 +13,9 @@
 
 /* Keeps the aspect ratio, pads at the top and left to a square, scales to [-1, 1]. */
 static sg_tid fit_image(sg_graph *g, const sg_smolvla *m, sg_tid image) {
-    int64_t side = m->vision_config.side;
-    double ratio = fmax((double)m->width / (double)side, (double)m->height / (double)side);
-    int64_t height = (int64_t)((double)m->height / ratio), width = (int64_t)((double)m->width / ratio);
+    int64_t side = m->vla.vision_config.side;
+    double ratio = fmax((double)m->vla.width / (double)side, (double)m->vla.height / (double)side);
+    int64_t height = (int64_t)((double)m->vla.height / ratio), width = (int64_t)((double)m->vla.width / ratio);
     image = sg_resize2d(g, image, height < 1 ? 1 : height, width < 1 ? 1 : width);
     if (sg_graph_failed(g)) return SG_NO_TENSOR;
     const sg_desc fitted = *sg_desc_of(g, image);
@@ -36,36 +36,36 @@ typedef struct stream {
 static sg_tid embed_camera(sg_graph *g, const sg_smolvla *m, sg_tid image) {
     sg_module_begin(g, "vlm_with_expert");
     sg_module_begin(g, SG_VISION_MODEL);
-    sg_tid x = sg_vision_apply(g, &m->vision, sg_to(g, image, m->dtype));
+    sg_tid x = sg_vision_apply(g, &m->vla.vision, sg_to(g, image, m->vla.dtype));
     sg_module_end(g);
     sg_module_begin(g, SG_CONNECTOR);
     x = sg_linear_apply(g, &m->connector, sg_pixel_shuffle(g, x, m->scale));
     sg_module_end(g);
     sg_module_end(g);
-    return sg_scale(g, x, sqrt((double)m->text_config.width));
+    return sg_scale(g, x, sqrt((double)m->vla.text_config.width));
 }
 
 static stream embed_prefix(sg_graph *g, const sg_smolvla *m, const sg_tid *images, sg_tid seen, sg_tid state) {
     sg_tid part[SG_LIMIT_CAMERAS + 2], valid[SG_LIMIT_CAMERAS + 2];
     int n = 0;
-    for (int64_t i = 0; i < m->cameras; i++, n++) {
+    for (int64_t i = 0; i < m->vla.cameras; i++, n++) {
         part[n] = embed_camera(g, m, images[i]);
-        valid[n] = sg_expand(g, seen, 2, (int64_t[]){m->batch, sg_smolvla_image_tokens(m)});
+        valid[n] = sg_expand(g, seen, 2, (int64_t[]){m->vla.batch, sg_smolvla_image_tokens(m)});
     }
-    part[n] = sg_scale(g, sg_embedding(g, m->embedding, m->tokens), sqrt((double)m->text_config.width));
-    valid[n++] = m->tokens_valid;
-    part[n] = sg_unsqueeze(g, sg_linear_apply(g, &m->state_proj, state), 1);
-    valid[n++] = ones(g, m->batch, 1);
+    part[n] = sg_scale(g, sg_embedding(g, m->vla.embedding, m->vla.tokens), sqrt((double)m->vla.text_config.width));
+    valid[n++] = m->vla.tokens_valid;
+    part[n] = sg_unsqueeze(g, sg_linear_apply(g, &m->vla.state_proj, state), 1);
+    valid[n++] = ones(g, m->vla.batch, 1);
     return (stream){sg_cat(g, n, part, 1), sg_cat(g, n, valid, 1)};
 }
 
 static stream embed_suffix(sg_graph *g, const sg_smolvla *m, sg_tid noisy, sg_tid time) {
-    int64_t width = m->expert_config.width;
-    sg_tid action = sg_linear_apply(g, &m->action_in_proj, noisy);
-    sg_tid when = sg_unsqueeze(g, sg_time_embedding(g, time, width, m->min_period, m->max_period), 1);
-    sg_tid both[] = {action, sg_expand(g, when, 3, (int64_t[]){m->batch, m->chunk, width})};
-    sg_tid x = sg_linear_apply_act(g, &m->time_in, sg_cat(g, 2, both, 2), SG_FN_SILU);
-    return (stream){sg_linear_apply(g, &m->time_out, x), ones(g, m->batch, m->chunk)};
+    int64_t width = m->vla.expert_config.width;
+    sg_tid action = sg_linear_apply(g, &m->vla.action_in_proj, noisy);
+    sg_tid when = sg_unsqueeze(g, sg_time_embedding(g, time, width, m->vla.min_period, m->vla.max_period), 1);
+    sg_tid both[] = {action, sg_expand(g, when, 3, (int64_t[]){m->vla.batch, m->vla.chunk, width})};
+    sg_tid x = sg_linear_apply_act(g, &m->vla.time_in, sg_cat(g, 2, both, 2), SG_FN_SILU);
+    return (stream){sg_linear_apply(g, &m->vla.time_out, x), ones(g, m->vla.batch, m->vla.chunk)};
 }
 
 /* ---- masks ---- */
@@ -74,8 +74,8 @@ static stream embed_suffix(sg_graph *g, const sg_smolvla *m, sg_tid noisy, sg_ti
  * own. */
 static sg_tid block_mask(sg_graph *g, const sg_smolvla *m, sg_tid valid) {
     int64_t prefix = sg_smolvla_prefix(m);
-    sg_tid start[] = {sg_expand(g, m->no_block, 2, (int64_t[]){m->batch, prefix - 1}),
-                      sg_expand(g, m->new_block, 2, (int64_t[]){m->batch, 1 + m->chunk})};
+    sg_tid start[] = {sg_expand(g, m->no_block, 2, (int64_t[]){m->vla.batch, prefix - 1}),
+                      sg_expand(g, m->new_block, 2, (int64_t[]){m->vla.batch, 1 + m->vla.chunk})};
     return sg_block_mask(g, sg_cat(g, 2, start, 1), valid, true);
 }
 
@@ -99,10 +99,10 @@ static sg_tid normed(sg_graph *g, const char *model, const sg_decoder_layer *lay
     return x;
 }
 
-static sg_tid project(sg_graph *g, const char *model, const sg_decoder_layer *layer, const sg_linear_layer *projection,
+static sg_tid project(sg_graph *g, const char *model, const sg_projections *p, const sg_linear_layer *projection,
                       sg_tid x) {
     sg_module_begin(g, "%s", model);
-    x = sg_decoder_project(g, layer, projection, x);
+    x = sg_project_heads(g, p, projection, x);
     sg_module_end(g);
     return x;
 }
@@ -116,21 +116,22 @@ static sg_tid finish(sg_graph *g, const char *model, const sg_decoder_layer *lay
 
 /* The prefix's output of the last layer feeds nothing. */
 static bool prefix_is_used(const sg_graph *g, const layers *l, int64_t index) {
-    return sg_graph_profile(g)->unused_results || index + 1 < l->m->layers;
+    return sg_graph_profile(g)->unused_results || index + 1 < l->m->vla.layers;
 }
 
 /* Prefix and actions attend over all tokens together. */
 static void joint_layer(sg_graph *g, layers *l, int64_t index) {
     const sg_decoder_layer *text = &l->m->text[index], *expert = &l->m->expert[index];
-    int64_t p = sg_smolvla_prefix(l->m), s = l->m->chunk;
+    const sg_projections *of_text = &text->projections, *of_expert = &expert->projections;
+    int64_t p = sg_smolvla_prefix(l->m), s = l->m->vla.chunk;
     sg_tid x = normed(g, SG_TEXT_MODEL, text, l->prefix);
-    sg_tid q[2] = {project(g, SG_TEXT_MODEL, text, &text->query, x)};
-    sg_tid k[2] = {project(g, SG_TEXT_MODEL, text, &text->key, x)};
-    sg_tid v[2] = {project(g, SG_TEXT_MODEL, text, &text->value, x)};
+    sg_tid q[2] = {project(g, SG_TEXT_MODEL, of_text, &of_text->query, x)};
+    sg_tid k[2] = {project(g, SG_TEXT_MODEL, of_text, &of_text->key, x)};
+    sg_tid v[2] = {project(g, SG_TEXT_MODEL, of_text, &of_text->value, x)};
     sg_tid y = normed(g, SG_EXPERT_MODEL, expert, l->suffix);
-    q[1] = project(g, SG_EXPERT_MODEL, expert, &expert->query, y);
-    k[1] = project(g, SG_EXPERT_MODEL, expert, &expert->key, y);
-    v[1] = project(g, SG_EXPERT_MODEL, expert, &expert->value, y);
+    q[1] = project(g, SG_EXPERT_MODEL, of_expert, &of_expert->query, y);
+    k[1] = project(g, SG_EXPERT_MODEL, of_expert, &of_expert->key, y);
+    v[1] = project(g, SG_EXPERT_MODEL, of_expert, &of_expert->value, y);
     sg_tid query = sg_cat(g, 2, q, 1), key = sg_cat(g, 2, k, 1), value = sg_cat(g, 2, v, 1);
     query = sg_rotary_apply(g, &l->all, query);
     key = sg_rotary_apply(g, &l->all, key);
@@ -149,18 +150,19 @@ static sg_tid join_heads(sg_graph *g, sg_tid x) {
 /* The prefix attends over itself; actions attend to keys and values made from the prefix's. */
 static void cross_layer(sg_graph *g, layers *l, int64_t index) {
     const sg_decoder_layer *text = &l->m->text[index], *expert = &l->m->expert[index];
+    const sg_projections *of_text = &text->projections, *of_expert = &expert->projections;
     sg_tid x = normed(g, SG_TEXT_MODEL, text, l->prefix), prefix_out = SG_NO_TENSOR, query = SG_NO_TENSOR;
     bool used = prefix_is_used(g, l, index);
-    if (used) query = project(g, SG_TEXT_MODEL, text, &text->query, x);
-    sg_tid key = project(g, SG_TEXT_MODEL, text, &text->key, x);
-    sg_tid value = project(g, SG_TEXT_MODEL, text, &text->value, x);
+    if (used) query = project(g, SG_TEXT_MODEL, of_text, &of_text->query, x);
+    sg_tid key = project(g, SG_TEXT_MODEL, of_text, &of_text->key, x);
+    sg_tid value = project(g, SG_TEXT_MODEL, of_text, &of_text->value, x);
     if (used) query = sg_rotary_apply(g, &l->of_prefix, query);
     key = sg_rotary_apply(g, &l->of_prefix, key);
     if (used) prefix_out = sg_grouped_attention(g, query, key, value, l->prefix_mask);
     sg_tid y = normed(g, SG_EXPERT_MODEL, expert, l->suffix);
-    query = project(g, SG_EXPERT_MODEL, expert, &expert->query, y);
-    key = project(g, SG_EXPERT_MODEL, expert, &expert->key, join_heads(g, key));
-    value = project(g, SG_EXPERT_MODEL, expert, &expert->value, join_heads(g, value));
+    query = project(g, SG_EXPERT_MODEL, of_expert, &of_expert->query, y);
+    key = project(g, SG_EXPERT_MODEL, of_expert, &of_expert->key, join_heads(g, key));
+    value = project(g, SG_EXPERT_MODEL, of_expert, &of_expert->value, join_heads(g, value));
     query = sg_rotary_apply(g, &l->of_suffix, query);
     sg_tid suffix_out = sg_grouped_attention(g, query, key, value, l->cross_mask);
     if (used) l->prefix = finish(g, SG_TEXT_MODEL, text, l->prefix, prefix_out);
@@ -169,29 +171,29 @@ static void cross_layer(sg_graph *g, layers *l, int64_t index) {
 
 /* Positions of the actions counted from their own first: what a cross layer's queries turn by. */
 static sg_rotary suffix_rotary(sg_graph *g, const sg_smolvla *m, sg_tid positions) {
-    sg_tid own = sg_slice(g, positions, 1, sg_smolvla_prefix(m), m->chunk);
+    sg_tid own = sg_slice(g, positions, 1, sg_smolvla_prefix(m), m->vla.chunk);
     own = sg_sub(g, own, sg_reduce(g, SG_FN_MIN, own, 1u << 1, true));
-    return sg_rotary_make(g, own, m->text_config.head);
+    return sg_rotary_make(g, own, m->vla.text_config.head);
 }
 
 static void masks_and_tables(sg_graph *g, layers *l, sg_tid mask, sg_tid positions) {
-    int64_t p = sg_smolvla_prefix(l->m), head = l->m->text_config.head;
+    int64_t p = sg_smolvla_prefix(l->m), head = l->m->vla.text_config.head;
     l->mask = mask;
     l->all = sg_rotary_make(g, positions, head);
     if (sg_graph_profile(g)->unused_results) return; /* every layer cuts its own */
     l->prefix_mask = part_of_mask(g, mask, 0, p, p);
-    l->cross_mask = part_of_mask(g, mask, p, l->m->chunk, p);
+    l->cross_mask = part_of_mask(g, mask, p, l->m->vla.chunk, p);
     l->of_prefix = sg_rotary_make(g, sg_slice(g, positions, 1, 0, p), head);
     l->of_suffix = suffix_rotary(g, l->m, positions);
 }
 
 /* -> the expert's output [b, s, expert width] */
 static sg_tid run_layers(sg_graph *g, layers *l, sg_tid mask, sg_tid positions) {
-    int64_t p = sg_smolvla_prefix(l->m), head = l->m->text_config.head;
+    int64_t p = sg_smolvla_prefix(l->m), head = l->m->vla.text_config.head;
     bool cuts = sg_graph_profile(g)->unused_results;
     sg_module_begin(g, "vlm_with_expert");
     masks_and_tables(g, l, mask, positions);
-    for (int64_t i = 0; i < l->m->layers; i++) {
+    for (int64_t i = 0; i < l->m->vla.layers; i++) {
         if (sg_smolvla_is_joint(l->m, i)) {
             joint_layer(g, l, i);
             continue;
@@ -200,7 +202,7 @@ static sg_tid run_layers(sg_graph *g, layers *l, sg_tid mask, sg_tid positions) 
             l->of_prefix = sg_rotary_make(g, sg_slice(g, positions, 1, 0, p), head);
             l->prefix_mask = part_of_mask(g, mask, 0, p, p);
             l->of_suffix = suffix_rotary(g, l->m, positions);
-            l->cross_mask = part_of_mask(g, mask, p, l->m->chunk, p);
+            l->cross_mask = part_of_mask(g, mask, p, l->m->vla.chunk, p);
         }
         cross_layer(g, l, i);
     }
@@ -227,10 +229,10 @@ static sg_tid loss_of(sg_graph *g, const sg_smolvla *m, sg_tid losses) {
     bool reads = sg_graph_profile(g)->reads_losses; /* LeRobot's .item() for the log */
     sg_module_begin(g, "loss");
     if (reads) report(g, losses);
-    sg_tid valid = sg_unsqueeze(g, sg_unary(g, SG_FN_NOT, m->padding, 0, 0), -1);
+    sg_tid valid = sg_unsqueeze(g, sg_unary(g, SG_FN_NOT, m->vla.padding, 0, 0), -1);
     losses = sg_mul(g, losses, valid);
     if (reads) report(g, losses);
-    losses = sg_slice(g, losses, 2, 0, m->action);
+    losses = sg_slice(g, losses, 2, 0, m->vla.action);
     if (reads) report(g, losses);
     sg_tid loss = sg_mean_all(g, losses);
     if (reads) sg_wait(g, loss);
@@ -241,13 +243,13 @@ static sg_tid loss_of(sg_graph *g, const sg_smolvla *m, sg_tid losses) {
 sg_tid sg_smolvla_forward(sg_graph *g, void *policy) {
     sg_smolvla *m = policy;
     sg_tid images[SG_LIMIT_CAMERAS], seen = SG_NO_TENSOR;
-    for (int64_t i = 0; i < m->cameras; i++) {
-        images[i] = fit_image(g, m, m->image[i]);
+    for (int64_t i = 0; i < m->vla.cameras; i++) {
+        images[i] = fit_image(g, m, m->vla.image[i]);
         sg_hold_forward(g, images[i]); /* a list of the forward names them all */
-        seen = ones(g, m->batch, 1);
+        seen = ones(g, m->vla.batch, 1);
     }
-    sg_tid state = sg_pad_features(g, m->state_in, m->max_state),
-           action = sg_pad_features(g, m->action_in, m->max_action);
+    sg_tid state = sg_pad_features(g, m->vla.state_in, m->vla.max_state),
+           action = sg_pad_features(g, m->vla.action_in, m->vla.max_action);
     sg_flow flow = sg_flow_make(g, action);
     sg_module_begin(g, "model");
     stream prefix = embed_prefix(g, m, images, seen, state), suffix = embed_suffix(g, m, flow.noisy, flow.time);
@@ -255,7 +257,7 @@ sg_tid sg_smolvla_forward(sg_graph *g, void *policy) {
     sg_tid mask = block_mask(g, m, valid), positions = sg_add_scalar(g, sg_cumsum(g, valid, 1), -1.0);
     layers l = {.m = m, .prefix = prefix.embedded, .suffix = suffix.embedded};
     sg_tid out = sg_to(g, run_layers(g, &l, mask, positions), sg_float(g));
-    out = sg_linear_apply(g, &m->action_out_proj, out);
+    out = sg_linear_apply(g, &m->vla.action_out_proj, out);
     sg_module_end(g);
     return loss_of(g, m, sg_binary(g, SG_FN_SQUARED_DIFF, flow.target, out, 0));
 }

@@ -64,53 +64,29 @@ sg_tid sg_gemma_norm_apply(sg_graph *g, const sg_gemma_norm *norm, sg_tid x, sg_
 
 /* ---- layer ---- */
 
-sg_gemma_layer sg_gemma_make(sg_graph *g, const char *name, const sg_gemma_config *config, sg_layer_style style,
-                             sg_layer_style norm_style) {
-    sg_gemma_layer layer = {.name = sg_graph_text(g, "%s", name), .head = config->head, .dtype = style.dtype};
-    int64_t inner = config->heads * config->head, kv_inner = config->kv_heads * config->head;
+sg_gemma_layer sg_gemma_make(sg_graph *g, const char *name, const sg_decoder_config *config, int64_t condition,
+                             sg_layer_style style, sg_layer_style norm_style) {
+    sg_gemma_layer layer;
     sg_module_begin(g, "%s", name);
-    sg_module_begin(g, "self_attn");
-    layer.query = sg_linear_make(g, "q_proj", config->width, inner, false, style);
-    layer.key = sg_linear_make(g, "k_proj", config->width, kv_inner, false, style);
-    layer.value = sg_linear_make(g, "v_proj", config->width, kv_inner, false, style);
-    layer.out = sg_linear_make(g, "o_proj", inner, config->width, false, style);
-    sg_module_end(g);
-    sg_module_begin(g, "mlp");
-    layer.gate = sg_linear_make(g, "gate_proj", config->width, config->feedforward, false, style);
-    layer.up = sg_linear_make(g, "up_proj", config->width, config->feedforward, false, style);
-    layer.down = sg_linear_make(g, "down_proj", config->feedforward, config->width, false, style);
-    sg_module_end(g);
-    layer.input_norm = sg_gemma_norm_make(g, "input_layernorm", config->width, config->condition, norm_style);
-    layer.post_norm = sg_gemma_norm_make(g, "post_attention_layernorm", config->width, config->condition, norm_style);
+    layer.projections = sg_projections_make(g, name, config, style);
+    layer.input_norm = sg_gemma_norm_make(g, "input_layernorm", config->width, condition, norm_style);
+    layer.post_norm = sg_gemma_norm_make(g, "post_attention_layernorm", config->width, condition, norm_style);
     sg_module_end(g);
     return layer;
 }
 
 sg_tid sg_gemma_normed(sg_graph *g, const sg_gemma_layer *layer, sg_tid x, sg_tid condition, sg_tid *gate) {
-    sg_module_begin(g, "%s", layer->name);
-    x = sg_to(g, sg_gemma_norm_apply(g, &layer->input_norm, x, condition, gate), layer->dtype);
+    sg_module_begin(g, "%s", layer->projections.layer);
+    x = sg_to(g, sg_gemma_norm_apply(g, &layer->input_norm, x, condition, gate), layer->projections.dtype);
     sg_module_end(g);
     return x;
 }
 
-sg_tid sg_gemma_project(sg_graph *g, const sg_gemma_layer *layer, const sg_linear_layer *projection, sg_tid x) {
-    sg_module_begin(g, "%s", layer->name);
-    sg_module_begin(g, "self_attn");
-    sg_tid y = sg_linear_apply(g, projection, x);
-    if (!sg_graph_failed(g)) {
-        const sg_desc shape = *sg_desc_of(g, y);
-        y = sg_view(g, y, 4, (int64_t[]){shape.size[0], shape.size[1], shape.size[2] / layer->head, layer->head});
-    }
-    sg_module_end(g);
-    sg_module_end(g);
-    return y;
-}
-
 static sg_tid gated_mlp(sg_graph *g, const sg_gemma_layer *layer, sg_tid x) {
     sg_module_begin(g, "mlp");
-    sg_tid gate = sg_linear_apply_act(g, &layer->gate, x, SG_FN_GELU_TANH);
-    sg_tid up = sg_linear_apply(g, &layer->up, x);
-    sg_tid y = sg_linear_apply(g, &layer->down, sg_mul(g, gate, up));
+    sg_tid gate = sg_linear_apply_act(g, &layer->projections.gate, x, SG_FN_GELU_TANH);
+    sg_tid up = sg_linear_apply(g, &layer->projections.up, x);
+    sg_tid y = sg_linear_apply(g, &layer->projections.down, sg_mul(g, gate, up));
     sg_module_end(g);
     return y;
 }
@@ -122,14 +98,12 @@ static sg_tid add_residual(sg_graph *g, sg_tid x, sg_tid y, sg_tid gate) {
 sg_tid sg_gemma_finish(sg_graph *g, const sg_gemma_layer *layer, sg_tid x, sg_tid attended, sg_tid condition,
                        sg_tid gate) {
     sg_tid post_gate;
-    sg_module_begin(g, "%s", layer->name);
-    sg_module_begin(g, "self_attn");
-    sg_tid out = sg_linear_apply(g, &layer->out, sg_to(g, attended, layer->dtype));
-    sg_module_end(g);
+    sg_module_begin(g, "%s", layer->projections.layer);
+    sg_tid out = sg_project_out(g, &layer->projections, attended);
     out = add_residual(g, x, out, gate);
     sg_tid residual = is_eager(g) ? sg_clone(g, out) : out;
     sg_tid y = sg_gemma_norm_apply(g, &layer->post_norm, out, condition, &post_gate);
-    y = add_residual(g, residual, gated_mlp(g, layer, sg_to(g, y, layer->dtype)), post_gate);
+    y = add_residual(g, residual, gated_mlp(g, layer, sg_to(g, y, layer->projections.dtype)), post_gate);
     sg_module_end(g);
     return y;
 }

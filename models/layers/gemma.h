@@ -4,12 +4,7 @@
 #ifndef SG_MODELS_LAYERS_GEMMA_H
 #define SG_MODELS_LAYERS_GEMMA_H
 
-#include "models/layers/linear.h"
-
-typedef struct sg_gemma_config {
-    int64_t width, feedforward, heads, kv_heads, head;
-    int64_t condition; /* width of what steers the norms; 0: they have weights of their own */
-} sg_gemma_config;
+#include "models/layers/projections.h"
 
 typedef struct sg_gemma_norm {
     const char *name;
@@ -18,25 +13,21 @@ typedef struct sg_gemma_norm {
 } sg_gemma_norm;
 
 typedef struct sg_gemma_layer {
-    const char *name;
-    int64_t head;
-    sg_dtype dtype; /* of the projections' weights */
+    sg_projections projections;
     sg_gemma_norm input_norm, post_norm;
-    sg_linear_layer query, key, value, out, gate, up, down;
 } sg_gemma_layer;
 
+/* condition: width of what steers the norm; 0: it has a weight of its own. */
 sg_gemma_norm sg_gemma_norm_make(sg_graph *g, const char *name, int64_t width, int64_t condition, sg_layer_style style);
 /* x[b, t, width] normed over its last dim, in x's dtype. condition[b, c] or SG_NO_TENSOR; *gate: [b, 1, width] for the residual
  * behind what follows, SG_NO_TENSOR without a condition. */
 sg_tid sg_gemma_norm_apply(sg_graph *g, const sg_gemma_norm *norm, sg_tid x, sg_tid condition, sg_tid *gate);
 
-/* style: of the projections; norm_style: of the norms, which the port keeps in fp32. */
-sg_gemma_layer sg_gemma_make(sg_graph *g, const char *name, const sg_gemma_config *config, sg_layer_style style,
-                             sg_layer_style norm_style);
+/* condition: as above; style: of the projections; norm_style: of the norms, which the port keeps in fp32. */
+sg_gemma_layer sg_gemma_make(sg_graph *g, const char *name, const sg_decoder_config *config, int64_t condition,
+                             sg_layer_style style, sg_layer_style norm_style);
 /* The input norm, in the projections' dtype. */
 sg_tid sg_gemma_normed(sg_graph *g, const sg_gemma_layer *layer, sg_tid x, sg_tid condition, sg_tid *gate);
-/* x[b, t, width] -> [b, t, heads, head] by one of the layer's projections. */
-sg_tid sg_gemma_project(sg_graph *g, const sg_gemma_layer *layer, const sg_linear_layer *projection, sg_tid x);
 /* Output projection of attended[b, t, heads head], residual x[b, t, width] with the input norm's gate, norm, gated MLP,
  * residual. */
 sg_tid sg_gemma_finish(sg_graph *g, const sg_gemma_layer *layer, sg_tid x, sg_tid attended, sg_tid condition,
