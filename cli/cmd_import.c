@@ -1,4 +1,5 @@
 /* import: training logs as people have them, read. */
+#include "calibration/log/build.h"
 #include "cli/commands.h"
 #include "cli/importing.h"
 
@@ -21,7 +22,11 @@ static void fill_in(sg_import *import) {
     const sg_train_config *t = &import->config;
     for (size_t i = 0; i < import->logs.n; i++) {
         sg_log_config *c = &import->logs.logs[i].config;
-        if ((c->batch && t->batch && c->batch != t->batch) || (c->steps && t->steps && c->steps != t->steps)) continue;
+        if ((c->batch && t->batch && c->batch != t->batch) || (c->steps && t->steps && c->steps != t->steps)) {
+            sg_log_warn(&import->logs.logs[i], "%.120s is of another run: it has batch %lld and %lld steps",
+                        import->config_path, (long long)t->batch, (long long)t->steps);
+            continue;
+        }
         if (!c->policy[0]) (void)snprintf(c->policy, sizeof c->policy, "%s", t->policy);
         if (!c->batch) c->batch = t->batch;
         if (!c->steps) c->steps = t->steps;
@@ -38,7 +43,12 @@ static sg_code read_config(const sg_args *args, sg_import *import, sg_status *st
         config_beside(import->path, import->config_path, sizeof import->config_path);
     if (!import->config_path[0]) return SG_OK;
     sg_code code = sg_train_config_read(import->config_path, &import->config, status);
-    if (code != SG_OK) return code;
+    if (code != SG_OK && args->train_config) return code;
+    if (code != SG_OK) { /* not asked for: the log is read without it */
+        for (size_t i = 0; i < import->logs.n; i++)
+            sg_log_warn(&import->logs.logs[i], "Not used: %.200s", status->text);
+        return SG_OK;
+    }
     import->has_config = true;
     fill_in(import);
     return SG_OK;

@@ -14,7 +14,7 @@
 #include "tests/support/scratch.h"
 
 static sg_scratch scratch;
-static char train[96], rl[96], none[96], run_path[96], noise[96];
+static char train[96], rl[96], none[96], run_path[96], noise[96], plain[96];
 
 static const char lerobot_text[] = "INFO 2026-08-07 15:43:30 ot_train.py:441 cfg.steps=20000 (20K)\n"
                                    "INFO 2026-08-07 15:43:30 ot_train.py:442 dataset.num_frames=71471 (71K)\n"
@@ -48,6 +48,11 @@ static int make_files(void **state) {
                     "Collection time: 0.102s\nLearning time: 0.060s\nMean surrogate loss: -0.0076\n");
     sg_scratch_file(&scratch, "none.log", "one two three\n");
     sg_scratch_file(&scratch, "noise.log", "step:1 updt_s:0.1\nCheckpoint policy after step 1 \xff\xc0\x80\xe2\x88\n");
+    sg_scratch_file(&scratch, "b/plain.log",
+                    "step:10 smpl:640 updt_s:0.5 data_s:0.0\nstep:20 smpl:1280 updt_s:0.01 "
+                    "data_s:0.0\nstep:30 smpl:1920 updt_s:0.011 data_s:0.0\n");
+    sg_scratch_file(&scratch, "b/train_config.json", "{\"batch_size\": ");
+    (void)snprintf(plain, sizeof plain, "%s/b/plain.log", scratch.path);
     (void)snprintf(train, sizeof train, "%s/a/train.log", scratch.path);
     (void)snprintf(rl, sizeof rl, "%s/rl.log", scratch.path);
     (void)snprintf(none, sizeof none, "%s/none.log", scratch.path);
@@ -166,6 +171,48 @@ static void observed_points(void **state) {
     sg_said_clear(&said);
 }
 
+/* Beside measurements they tell a fit how far the framework is from what was run here. */
+static void fit_of_measured_and_observed(void **state) {
+    (void)state;
+    char path[96];
+    (void)snprintf(path, sizeof path, "%s/mixed.h5", scratch.path);
+    sg_said said = sg_stepgauge("measure", "mlp", "--device", "cpu", "--batch", "4,8,16", "--time-budget", "1", "-o",
+                                path, "--quiet", NULL);
+    if (said.status != 0) fail_msg("%s", said.err);
+    sg_said_clear(&said);
+    json_decref(
+        answer(sg_stepgauge("import", plain, "--policy", "mlp", "--machine", "cpu", "-o", path, "--json", NULL)));
+    json_t *root = answer(sg_stepgauge("fit", path, "--json", NULL));
+    bool told = false;
+    size_t i, rows = 0;
+    json_t *one;
+    json_array_foreach(json_object_get(root, "notes"), i, one) told |= strncmp(json_string_value(one), "logs:", 5) == 0;
+    assert_true(told);
+    json_array_foreach(json_object_get(root, "laws"), i,
+                       one) if (json_integer_value(json_object_get(one, "points")) == 3) rows++;
+    assert_true(rows > 0); /* of the three that were measured */
+    json_decref(root);
+}
+
+static void configs_beside(void **state) {
+    (void)state;
+    json_t *root = answer(sg_stepgauge("import", plain, "--json", NULL));
+    json_t *log = json_array_get(json_object_get(root, "logs"), 0);
+    assert_null(json_object_get(json_object_get(log, "config"), "policy"));
+    json_t *last =
+        json_array_get(json_object_get(log, "warnings"), json_array_size(json_object_get(log, "warnings")) - 1);
+    assert_non_null(strstr(json_string_value(last), "Not used")); /* it is no JSON */
+    json_decref(root);
+    char config[96];
+    (void)snprintf(config, sizeof config, "%s/a/train_config.json", scratch.path);
+    root = answer(sg_stepgauge("import", plain, "--train-config", config, "--json", NULL));
+    log = json_array_get(json_object_get(root, "logs"), 0);
+    assert_null(json_object_get(json_object_get(log, "config"), "policy"));
+    last = json_array_get(json_object_get(log, "warnings"), json_array_size(json_object_get(log, "warnings")) - 1);
+    assert_non_null(strstr(json_string_value(last), "another run"));
+    json_decref(root);
+}
+
 static void refuse(sg_said said, const char *part) {
     if (said.status != 2) fail_msg("exit status %d: %s", said.status, said.err);
     if (!strstr(said.err, part)) fail_msg("'%s' is missing in: %s", part, said.err);
@@ -182,6 +229,7 @@ static void refusals(void **state) {
     refuse(sg_stepgauge("import", none, "--json", NULL), "updt_s");
     refuse(sg_stepgauge("import", rl, "-o", other, NULL), "--machine, --envs, --steps-per-env");
     refuse(sg_stepgauge("import", noise, "-o", other, NULL), "warm-up");
+    refuse(sg_stepgauge("import", train, "--train-config", none, NULL), "none.log");
     refuse(sg_stepgauge("import", train, "-o", other, "--machine", "no-such-gpu", NULL), "no-such-gpu");
     refuse(sg_stepgauge("import", train, "-o", other, "--machine", "l4", "--policy", "nothing", NULL), "nothing");
     FILE *file = fopen(other, "r");
@@ -190,10 +238,9 @@ static void refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logs_as_json),
-        cmocka_unit_test(logs_as_tables),
-        cmocka_unit_test(observed_points),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(logs_as_json),    cmocka_unit_test(logs_as_tables),
+        cmocka_unit_test(observed_points), cmocka_unit_test(fit_of_measured_and_observed),
+        cmocka_unit_test(configs_beside),  cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }
