@@ -135,6 +135,13 @@ static bool goes_back(const sg_log_window *last, const sg_log_window *w) {
     return w->samples_high < last->samples_low;
 }
 
+/* Another process of the same run printed the same counters. */
+static bool repeats(const sg_log_window *last, const sg_log_window *w) {
+    bool exact = w->step_low == w->step_high && last->step_low == last->step_high;
+    return exact && w->step == last->step && w->samples_low == last->samples_low &&
+           w->samples_high == last->samples_high;
+}
+
 /* Every second window of the longest run is given up. */
 static void thin(sg_log_builder *b) {
     size_t most = 0;
@@ -185,6 +192,10 @@ static void remember(sg_log_builder *b, const sg_log_window *window) {
 void sg_log_builder_window(sg_log_builder *b, sg_log_family family, const sg_log_window *window) {
     sg_log *log = last_run(b);
     bool other = !log || b->ended || (b->family != SG_LOG_NONE && b->family != family);
+    if (!other && log->windows_seen && repeats(&b->last, window)) {
+        b->traits.repeated++;
+        return;
+    }
     if (!other && log->windows_seen && !window->summary) other = goes_back(&b->last, window) || other_batch(b, window);
     if (other) log = new_run(b);
     if (!log) return;

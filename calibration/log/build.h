@@ -11,6 +11,7 @@ typedef enum sg_log_family {
     SG_LOG_LEROBOT,
     SG_LOG_WANDB,
     SG_LOG_RSL_RL,
+    SG_LOG_RL_GAMES,
     SG_LOG_OPENPI,
     SG_LOG_HF,
     SG_LOG_BRAX,
@@ -34,6 +35,7 @@ typedef struct sg_log_traits {
     char run[96]; /* W&B: its name, where columns tell it */
     double first_time_s;
     double steps_per_s;          /* Trainer's own mean */
+    uint64_t repeated;           /* lines of further processes, left out */
     double by_counters, by_rate; /* samples per step: of the counters, of smp/s x step time; 0: not told */
 } sg_log_traits;
 

@@ -72,6 +72,7 @@ static void read_line(readers *r, const sg_line *line) {
             sg_log_builder_event(&r->builder, mark.kind, mark.step, NAN, line);
         }
         sg_lerobot_word(&r->lerobot, &r->builder, words, i);
+        sg_rl_games_word(&r->builder, words, i);
         sg_openpi_word(&r->builder, words, i);
         sg_dicts_word(&r->dicts, &r->builder, words, i);
     }

@@ -8,7 +8,8 @@
  *   wandb-csv, wandb-json   exports of the keys "train/update_s", "train/dataloading_s", ...
  *   rsl_rl-old       "Computation: N steps/s (collection: Cs, learning Ls)"; Isaac Lab and legged_gym print it
  *   rsl_rl-new       "Collection time:", "Learning time:" (since 2025-11-28); mjlab and Isaac Lab
- *   openpi           "Step N: grad_norm=.., loss=.." with tqdm, tqdm_loggable or "steps_per_sec="
+ *   rl_games         "fps step: .. fps total: N epoch: i/n"
+ *   openpi           "Step N: grad_norm=.., loss=.." with tqdm, tqdm_loggable or "steps_per_sec="; PyTorch: "step=N loss=.. time=Ts"
  *   hf-trainer       {'loss': .., 'epoch': ..} and {'train_runtime': ..} with tqdm
  *   brax             "time to jit:", "time to train:" and metrics "training/sps" */
 #ifndef SG_CALIBRATION_LOG_LOG_H

@@ -58,6 +58,29 @@ static void notes_line(sg_log_builder *b, const sg_words *words, size_t at) {
     if (total >= 1 && total < 9e15) log->config.steps = (int64_t)total;
 }
 
+/* "step=100 loss=0.0212 lr=2.5e-05 grad_norm=0.07 time=227.1s": of the PyTorch loop; the time since the line before. */
+static void torch_line(sg_log_builder *b, const sg_words *words, size_t at, sg_word place) {
+    double step = sg_word_number(place), time_s = NAN;
+    bool not_finite = false;
+    if (isnan(step) || !metrics(words, at + 1, &not_finite)) return;
+    for (size_t i = at + 1; i < words->n; i++) {
+        sg_word rest;
+        size_t used;
+        if (!sg_word_after(words->word[i], "time=", &rest)) continue;
+        double value = sg_word_leading_number(rest, &used);
+        if (used + 1 == rest.n && rest.text[used] == 's') time_s = value;
+    }
+    if (isnan(time_s)) return;
+    sg_log_window w = sg_log_window_none();
+    w.step = w.step_low = w.step_high = step;
+    bool follows = b->family == SG_LOG_OPENPI && !b->ended && step > b->last.step;
+    if (follows) w.value[SG_LOG_STEP_S] = time_s / (step - b->last.step);
+    w.time_s = b->time_s;
+    b->bar.fresh = false; /* the line tells more exactly */
+    sg_log_builder_window(b, SG_LOG_OPENPI, &w);
+    b->traits.not_finite |= not_finite;
+}
+
 void sg_openpi_word(sg_log_builder *b, const sg_words *words, size_t at) {
     sg_word word = words->word[at], rest;
     if (word.n < 4) return;
@@ -66,6 +89,8 @@ void sg_openpi_word(sg_log_builder *b, const sg_words *words, size_t at) {
         if (sg_word_is(word, "Setting")) notes_line(b, words, at);
     } else if (word.text[0] == 's' && at > 0 && sg_word_after(word, "steps_per_sec=", &rest)) {
         rate_line(b, words, at, rest);
+    } else if (word.text[0] == 's' && at + 2 < words->n && sg_word_after(word, "step=", &rest)) {
+        torch_line(b, words, at, rest);
     } else if (word.text[word.n - 1] == 'p' && sg_word_ends(word, "]Step") && at + 2 < words->n) {
         step_line(b, words, at);
     }

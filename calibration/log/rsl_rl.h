@@ -17,4 +17,7 @@ void sg_rsl_rl_close(sg_rsl_rl *reader, sg_log_builder *builder);
 /* At the end of a run: environment steps of an iteration, where the counters tell them exactly. */
 void sg_rsl_rl_facts(sg_log *log);
 
+/* rl_games.c */
+void sg_rl_games_word(sg_log_builder *builder, const sg_words *words, size_t at);
+
 #endif

@@ -20,6 +20,7 @@ static const char *format_of(sg_log_family family, const sg_log_traits *t) {
     case SG_LOG_LEROBOT: return lerobot_format(t);
     case SG_LOG_WANDB: return t->json ? "wandb-json" : "wandb-csv";
     case SG_LOG_RSL_RL: return t->computation ? "rsl_rl-old" : "rsl_rl-new";
+    case SG_LOG_RL_GAMES: return "rl_games";
     case SG_LOG_OPENPI: return "openpi";
     case SG_LOG_HF: return "hf-trainer";
     case SG_LOG_BRAX: return "brax";
@@ -129,6 +130,10 @@ void sg_log_end_run(sg_log *log, sg_log_family family, const sg_log_traits *t) {
     sg_log_steady(log);
     sg_log_time_events(log);
     if (t->negative_eta) sg_log_warn(log, "The time left is negative (a resumed run counts from its first iteration)");
+    if (t->repeated)
+        sg_log_warn(log,
+                    "%llu lines repeat the counters of the line before (further processes): the first of each is kept",
+                    (unsigned long long)t->repeated);
     if (t->run[0]) sg_log_warn(log, "These are the table's columns of run '%s'", t->run);
     if (t->not_finite) sg_log_warn(log, "The loss became NaN or infinite: the times still hold");
     if (log->every > 1)

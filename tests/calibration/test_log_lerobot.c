@@ -207,6 +207,17 @@ static void several_runs(void **state) {
     sg_logs_clear(&logs);
 }
 
+static void lines_of_every_process(void **state) {
+    (void)state;
+    sg_logs logs = parse("step:10 smpl:160 updt_s:0.5 data_s:0.1\nstep:10 smpl:160 updt_s:0.6 data_s:0.1\n"
+                         "step:20 smpl:320 updt_s:0.5 data_s:0.1\nstep:20 smpl:320 updt_s:0.6 data_s:0.1\n");
+    assert_int_equal(logs.n, 1);
+    assert_int_equal(logs.logs[0].n_windows, 2);
+    near(logs.logs[0].steady[SG_LOG_UPDATE_S], 0.5);
+    assert_true(warned(&logs.logs[0], "further processes"));
+    sg_logs_clear(&logs);
+}
+
 /* A traceback, and the error that it ends with, are one event; settings as Python prints them. */
 static void deaths_and_settings(void **state) {
     (void)state;
@@ -280,6 +291,7 @@ int main(void) {
         cmocka_unit_test(banner_of_several_processes),
         cmocka_unit_test(rounded_counters_alone),
         cmocka_unit_test(several_runs),
+        cmocka_unit_test(lines_of_every_process),
         cmocka_unit_test(deaths_and_settings),
         cmocka_unit_test(what_is_no_log_is_refused),
         cmocka_unit_test(observed_point),
