@@ -16,6 +16,7 @@
 #include "calibration/config_dir.h"
 #include "calibration/predict.h"
 #include "kernels/virtual/price.h"
+#include "tests/support/priced.h"
 #include "tests/support/scratch.h"
 
 enum { ROWS_MAX = 1024 };
@@ -35,13 +36,6 @@ static sg_machine law(sg_topology topology) {
     return m;
 }
 
-static double seconds(const sg_machine *m, int ranks, double bytes) {
-    sg_priced p;
-    sg_status status;
-    if (sg_price_collective(m, SG_ALL_REDUCE, bytes, ranks, &p, &status)) fail_msg("%s", status.text);
-    return p.seconds;
-}
-
 /* A draw from -1 to 1 that does not repeat. */
 static double draw(unsigned *state) {
     *state = *state * 1664525u + 1013904223u;
@@ -55,7 +49,8 @@ static size_t rows_of(const sg_machine *m, int step, double noise, sg_collective
     for (int ranks = 2; ranks <= 8; ranks += step)
         for (double bytes = 0x1p20; bytes <= 0x1p30; bytes *= 1.1)
             if (n < ROWS_MAX)
-                rows[n++] = (sg_collective_row){ranks, bytes, seconds(m, ranks, bytes) * exp(noise * draw(&state))};
+                rows[n++] =
+                    (sg_collective_row){ranks, bytes, sg_all_reduce_s(m, ranks, bytes) * exp(noise * draw(&state))};
     return n;
 }
 
@@ -76,11 +71,11 @@ static void known_law(void **state) {
     sg_machine m = fitted(rows, n, SG_TOPOLOGY_SWITCH);
     for (int ranks = 2; ranks <= 8; ranks += 2)
         for (double bytes = 0x1p20; bytes <= 0x1p30; bytes *= 1.7)
-            assert_true(fabs(seconds(&m, ranks, bytes) / seconds(&truth, ranks, bytes) - 1) < 0.01);
+            assert_true(fabs(sg_all_reduce_s(&m, ranks, bytes) / sg_all_reduce_s(&truth, ranks, bytes) - 1) < 0.01);
     /* numbers of ranks that were not measured follow from the law over those that were */
     for (int ranks = 3; ranks <= 7; ranks += 2)
         for (double bytes = 0x1p26; bytes <= 0x1p30; bytes *= 1.7)
-            assert_true(fabs(seconds(&m, ranks, bytes) / seconds(&truth, ranks, bytes) - 1) < 0.02);
+            assert_true(fabs(sg_all_reduce_s(&m, ranks, bytes) / sg_all_reduce_s(&truth, ranks, bytes) - 1) < 0.02);
     assert_true(fabs(m.p[SG_M_COLLECTIVE_POWER].value - 0.95) < 0.01);
     assert_int_equal(m.p[SG_M_COLLECTIVE_BUSBW].evidence, SG_EVIDENCE_MEASURED);
     assert_string_equal(m.p[SG_M_COLLECTIVE_BUSBW].source, "test");
@@ -98,7 +93,7 @@ static void mesh(void **state) {
     sg_machine m = fitted(rows, n, SG_TOPOLOGY_MESH);
     for (int ranks = 2; ranks <= 8; ranks++)
         for (double bytes = 0x1p22; bytes <= 0x1p30; bytes *= 1.7)
-            assert_true(fabs(seconds(&m, ranks, bytes) / seconds(&truth, ranks, bytes) - 1) < 0.01);
+            assert_true(fabs(sg_all_reduce_s(&m, ranks, bytes) / sg_all_reduce_s(&truth, ranks, bytes) - 1) < 0.01);
 }
 
 static void disturbed(void **state) {
@@ -109,11 +104,11 @@ static void disturbed(void **state) {
     for (size_t i = 0; i < n; i += 17) rows[i].seconds *= 2.5; /* another job's traffic */
     sg_machine m = fitted(rows, n, SG_TOPOLOGY_SWITCH);
     for (double bytes = 0x1p26; bytes <= 0x1p30; bytes *= 2)
-        assert_true(fabs(seconds(&m, 8, bytes) / seconds(&truth, 8, bytes) - 1) < 0.01);
+        assert_true(fabs(sg_all_reduce_s(&m, 8, bytes) / sg_all_reduce_s(&truth, 8, bytes) - 1) < 0.01);
     /* whatever the order of the rows */
     for (size_t i = 0; i < n; i++) back[i] = rows[n - 1 - i];
     sg_machine again = fitted(back, n, SG_TOPOLOGY_SWITCH);
-    assert_true(fabs(seconds(&again, 6, 1e8) / seconds(&m, 6, 1e8) - 1) < 1e-4);
+    assert_true(fabs(sg_all_reduce_s(&again, 6, 1e8) / sg_all_reduce_s(&m, 6, 1e8) - 1) < 1e-4);
     /* rows beyond a node are passed over; without any other there is nothing to fit */
     sg_collective_row far = {64, 1e8, 1};
     sg_status status;
@@ -133,7 +128,8 @@ static void spreads(void **state) {
     sg_status status;
     assert_int_equal(sg_collective_left_out(rows, n, &prior, spread, &status), SG_OK);
     for (int i = 0; i < SG_LINK_SIZES; i++) assert_true(spread[i] > 0.03 && spread[i] < 0.06); /* 0.045: 90 % of 0.05 */
-    for (size_t i = 0; i < n; i++) residual[i] = log(seconds(&truth, rows[i].ranks, rows[i].bytes) / rows[i].seconds);
+    for (size_t i = 0; i < n; i++)
+        residual[i] = log(sg_all_reduce_s(&truth, rows[i].ranks, rows[i].bytes) / rows[i].seconds);
     double half = sg_collective_spread(rows, residual, n, 5, 1e8, 0.9);
     assert_true(half > 0.035 && half < 0.06);
     assert_true(sg_collective_spread(rows, residual, n, 5, 1e8, 0.5) < half);
@@ -158,7 +154,7 @@ static void files(void **state) {
     if (sg_machine_save(path, &m, &status)) fail_msg("%s", status.text);
     if (sg_machine_load(path, NULL, &read, &status)) fail_msg("%s", status.text);
     assert_memory_equal(&read.link, &m.link, sizeof m.link);
-    assert_true(seconds(&read, 7, 3e7) == seconds(&m, 7, 3e7));
+    assert_true(sg_all_reduce_s(&read, 7, 3e7) == sg_all_reduce_s(&m, 7, 3e7));
     sg_machine_clear(&read);
     (void)unlink(path);
     static const char *const bad[] = {"topology: star\nparameters: {}",
@@ -208,7 +204,7 @@ static void shipped(void **state) {
         if (sg_machine_load(path, NULL, &m, &status)) fail_msg("%s", status.text);
         assert_true(m.link.topology != SG_TOPOLOGY_BUS && m.link.gpus_per_node == 8);
         assert_true(m.p[SG_M_NETWORK].value > 0 && m.p[SG_M_NETWORK].log_sd > 0.2);
-        assert_true(seconds(&m, 8, 1e8) > 0);
+        assert_true(sg_all_reduce_s(&m, 8, 1e8) > 0);
         sg_machine_clear(&m);
     }
     sg_names_clear(&names);

@@ -10,13 +10,7 @@
 
 #include "calibration/figure.h"
 #include "calibration/width.h"
-
-static void near_at(double a, double b, double tolerance, int line) {
-    if (fabs(a - b) <= tolerance) return;
-    print_error("line %d: %.17g is not within %g of %.17g\n", line, a, tolerance, b);
-    fail();
-}
-#define assert_near(a, b, tolerance) near_at(a, b, tolerance, __LINE__)
+#include "tests/support/near.h"
 
 /* Quantiles of t(4) from the tables: 95 %: 2.131847, 97.5 %: 2.776445, 90 %: 1.533206. */
 static void test_interval(void **state) {

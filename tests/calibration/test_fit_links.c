@@ -13,6 +13,7 @@
 #include "calibration/fit_links.h"
 #include "calibration/predict.h"
 #include "kernels/virtual/price.h"
+#include "tests/support/priced.h"
 
 enum { MICROS = 64 };
 
@@ -30,20 +31,6 @@ static sg_micro record(const char *what, const char *beside, int ranks, int64_t 
 
 static double law_s(int ranks, double bytes) {
     return 50e-6 + 2.0 * (ranks - 1) / ranks * bytes / 7e9;
-}
-
-static sg_machine sheet(void) {
-    sg_machine m;
-    sg_status status;
-    if (sg_machine_load("rtx-4090", NULL, &m, &status)) fail_msg("%s", status.text);
-    return m;
-}
-
-static double seconds(const sg_machine *m, int ranks, double bytes) {
-    sg_priced p;
-    sg_status status;
-    if (sg_price_collective(m, SG_ALL_REDUCE, bytes, ranks, &p, &status)) fail_msg("%s", status.text);
-    return p.seconds;
 }
 
 static void fits(void **state) {
@@ -65,12 +52,12 @@ static void fits(void **state) {
     micros[n++] = record("all_reduce", "", 1, 1 << 26, 1e-9, 0);
     micros[n++] = record("all_reduce", "", 2, 1 << 26, NAN, 0);
     const sg_run run = {.micros = micros, .n_micros = n};
-    sg_machine m = sheet();
+    sg_machine m = sg_sheet("rtx-4090");
     sg_status status;
     if (sg_fit_links(&run, "test", &m, &status)) fail_msg("%s", status.text);
     for (int ranks = 2; ranks <= 4; ranks += 2)
         for (int64_t bytes = 1 << 20; bytes <= 1 << 28; bytes *= 2)
-            assert_true(fabs(seconds(&m, ranks, (double)bytes) / law_s(ranks, (double)bytes) - 1) < 0.05);
+            assert_true(fabs(sg_all_reduce_s(&m, ranks, (double)bytes) / law_s(ranks, (double)bytes) - 1) < 0.05);
     assert_true(fabs(m.p[SG_M_OVERLAP_STRETCH].value - 1.2) < 1e-9);
     assert_true(fabs(m.p[SG_M_COLLECTIVE_STRETCH].value - 1.3) < 1e-9);
     assert_int_equal(m.p[SG_M_COLLECTIVE_BUSBW].evidence, SG_EVIDENCE_CALIBRATED);
@@ -83,7 +70,7 @@ static void too_little(void **state) {
     sg_micro micros[3];
     for (int i = 0; i < 3; i++) micros[i] = record("all_reduce", "", 2, 1 << (20 + i), 1e-3, 0);
     const sg_run run = {.micros = micros, .n_micros = 3}, none = {0};
-    sg_machine m = sheet(), before = sheet();
+    sg_machine m = sg_sheet("rtx-4090"), before = sg_sheet("rtx-4090");
     sg_status status;
     assert_int_equal(sg_fit_links(&run, "test", &m, &status), SG_OK);
     assert_int_equal(sg_fit_links(&none, "test", &m, &status), SG_OK);

@@ -14,23 +14,16 @@
 
 #include "calibration/kernel_fit_rows.h"
 #include "calibration/predict.h"
-
-#define CONFIGS SG_SOURCE_DIR "/configs"
+#include "tests/support/noise.h"
+#include "tests/support/priced.h"
 
 static const char *const ops[] = {"add",  "mul",  "div",  "pow",  "addu", "mulu",   "divu",
                                   "powu", "relu", "gelu", "tanh", "ln",   "softmax"};
 enum { N_OPS = sizeof ops / sizeof *ops };
 
-static sg_machine sheet(const char *name) {
-    sg_machine m;
-    sg_status status = {0};
-    if (sg_machine_load(name, CONFIGS, &m, &status)) fail_msg("%s", status.text);
-    return m;
-}
-
 /* A card that is none of the sheets. */
 static sg_machine truth(void) {
-    sg_machine m = sheet("rtx-3090");
+    sg_machine m = sg_sheet("rtx-3090");
     m.p[SG_M_EFF_ELEMENTWISE].value = 0.81;
     m.p[SG_M_ELEMENTWISE_TWO].value = 1.03;
     m.p[SG_M_POWER_TRAFFIC].value = 1.12;
@@ -46,17 +39,6 @@ static sg_machine truth(void) {
     return m;
 }
 
-static uint64_t draw(uint64_t *state) {
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return *state >> 33;
-}
-
-static double normal(uint64_t *state) {
-    double sum = 0;
-    for (int i = 0; i < 12; i++) sum += (double)draw(state) / 0x1p31;
-    return sum - 6;
-}
-
 /* n rows of every op, times as the machine gives them with this scatter. Every `odd`-th row takes three times as long (0: none). */
 static size_t make_rows(const sg_machine *m, size_t n, double log_sd, size_t odd, sg_kernel_row *rows) {
     uint64_t state = 7;
@@ -64,8 +46,8 @@ static size_t make_rows(const sg_machine *m, size_t n, double log_sd, size_t odd
     for (size_t i = 0; i < n * N_OPS; i++) {
         /* through the reader, as a table's rows are */
         char op_text[16], row_text[32], text[32];
-        int64_t columns = 64 + (int64_t)(draw(&state) % 20000),
-                count = (int64_t)(4e6 + (double)(draw(&state) % 100) * 2e6);
+        int64_t columns = 64 + (int64_t)(sg_noise_draw(&state) % 20000),
+                count = (int64_t)(4e6 + (double)(sg_noise_draw(&state) % 100) * 2e6);
         (void)snprintf(op_text, sizeof op_text, "%s", ops[i % N_OPS]);
         (void)snprintf(row_text, sizeof row_text, "%ld", (long)(count / columns));
         (void)snprintf(text, sizeof text, "%ld", (long)columns);
@@ -76,7 +58,7 @@ static size_t make_rows(const sg_machine *m, size_t n, double log_sd, size_t odd
         sg_status status = {0};
         if (sg_machine_price_alone(m, sg_kernel_row_op(&rows[made]), &seconds, NULL, &status))
             fail_msg("%s", status.text);
-        rows[made].seconds = seconds * exp(log_sd * normal(&state)) * (odd && i % odd == 0 ? 3 : 1);
+        rows[made].seconds = seconds * exp(log_sd * sg_noise_normal(&state)) * (odd && i % odd == 0 ? 3 : 1);
         made++;
     }
     return made;
@@ -92,7 +74,7 @@ static void fit(const sg_kernel_row *rows, size_t n, sg_machine *m, sg_row_scatt
 }
 
 static void recovers(double log_sd, size_t odd, double tolerance) {
-    sg_machine true_one = truth(), m = sheet("rtx-3090");
+    sg_machine true_one = truth(), m = sg_sheet("rtx-3090");
     enum { EACH = 60 };
     sg_kernel_row *rows = calloc((size_t)EACH * N_OPS, sizeof *rows);
     assert_non_null(rows);
@@ -111,7 +93,7 @@ static void recovers(double log_sd, size_t odd, double tolerance) {
                      true_one.p[seen[i]].value, p->log_sd);
         assert_int_equal(p->evidence, SG_EVIDENCE_CALIBRATED);
         assert_string_equal(p->source, "made.csv: rows");
-        assert_true(p->log_sd < sheet("rtx-3090").p[seen[i]].log_sd);
+        assert_true(p->log_sd < sg_sheet("rtx-3090").p[seen[i]].log_sd);
     }
     for (int k = 0; k < SG_ROW_KIND_COUNT; k++) {
         if (log_sd > 0.005) assert_true(scatter.log_sd[k] > 0.6 * log_sd && scatter.log_sd[k] < 2.2 * log_sd);
@@ -142,7 +124,7 @@ static void test_odd_rows(void **state) {
 /* Two rows move a parameter by what they say against the prior, not to what they say. */
 static void test_few_rows(void **state) {
     (void)state;
-    sg_machine slow = sheet("rtx-3090"), m = sheet("rtx-3090");
+    sg_machine slow = sg_sheet("rtx-3090"), m = sg_sheet("rtx-3090");
     slow.p[SG_M_EFF_ELEMENTWISE].value = 0.4;
     sg_kernel_row rows[2 * N_OPS];
     (void)make_rows(&slow, 2, 0, 0, rows);
@@ -162,7 +144,7 @@ static void test_impossible_times(void **state) {
     (void)state;
     static const double factors[] = {1e-9, 1e9, 1e-3, 1};
     for (size_t k = 0; k < sizeof factors / sizeof *factors; k++) {
-        sg_machine true_one = truth(), m = sheet("rtx-3090");
+        sg_machine true_one = truth(), m = sg_sheet("rtx-3090");
         sg_kernel_row rows[3 * N_OPS];
         size_t n = make_rows(&true_one, 3, 0.02, 0, rows);
         for (size_t i = 0; i < n; i += 2) rows[i].seconds *= factors[k];
@@ -195,7 +177,7 @@ static sg_csv_table table_of(const char *text) {
 static void test_tables(void **state) {
     (void)state;
     sg_status status = {0};
-    sg_machine m = sheet("t4");
+    sg_machine m = sg_sheet("t4");
     sg_csv_table t = table_of("device,op,rows,cols,latency_ms\n"
                               "Tesla T4,add,32768,2048,3.4\n"
                               "Tesla T4,mulu,32768,4096,4.6\n"
@@ -228,7 +210,7 @@ static void test_tables(void **state) {
     sg_csv_table_clear(&t);
     /* a machine that states no start cannot be fitted to kernels that start */
     sg_machine_clear(&m);
-    m = sheet("cpu");
+    m = sg_sheet("cpu");
     t = table_of("device,op,rows,cols,latency_ms\nX,add,32768,2048,3.4\n");
     assert_int_equal(sg_fit_kernel_rows(&t, "X", &m, &status), SG_BAD_INPUT);
     assert_non_null(strstr(status.text, "event_elementwise_s"));
@@ -259,7 +241,7 @@ static void test_ops_of_rows(void **state) {
 
 static void test_prior_from_relatives(void **state) {
     (void)state;
-    sg_machine others[3] = {sheet("a100-pcie-80gb"), sheet("l4"), sheet("t4")}, m = sheet("a100-sxm-40gb");
+    sg_machine others[3] = {sg_sheet("a100-pcie-80gb"), sg_sheet("l4"), sg_sheet("t4")}, m = sg_sheet("a100-sxm-40gb");
     const double eff[3] = {0.9, 0.78, 0.75};
     for (int i = 0; i < 3; i++)
         others[i].p[SG_M_EFF_ELEMENTWISE] = (sg_machine_parameter){eff[i], 0.01, SG_EVIDENCE_CALIBRATED, 0, "made"};
@@ -268,11 +250,11 @@ static void test_prior_from_relatives(void **state) {
     assert_true(m.p[SG_M_EFF_ELEMENTWISE].value > 0.86 && m.p[SG_M_EFF_ELEMENTWISE].value < 0.9);
     assert_true(m.p[SG_M_EFF_ELEMENTWISE].log_sd > 0.04);
     assert_int_equal(m.p[SG_M_EFF_ELEMENTWISE].evidence, SG_EVIDENCE_DATA_SHEET);
-    sg_machine gddr = sheet("rtx-a6000");
+    sg_machine gddr = sg_sheet("rtx-a6000");
     sg_row_prior_from(others, 3, &gddr);
     assert_true(gddr.p[SG_M_EFF_ELEMENTWISE].value > 0.75 && gddr.p[SG_M_EFF_ELEMENTWISE].value < 0.79);
     /* nobody else: the sheet's own stays */
-    sg_machine alone = sheet("rtx-a6000");
+    sg_machine alone = sg_sheet("rtx-a6000");
     double before = alone.p[SG_M_EFF_ELEMENTWISE].value;
     sg_row_prior_from(NULL, 0, &alone);
     assert_true(alone.p[SG_M_EFF_ELEMENTWISE].value == before);

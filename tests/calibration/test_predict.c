@@ -17,16 +17,10 @@
 #include "calibration/predict.h"
 #include "models/training.h"
 #include "sim/measure.h"
+#include "tests/support/near.h"
 #include "tests/support/scratch.h"
 
 static const char *const CONFIGS = SG_SOURCE_DIR "/configs";
-
-static void near_at(double a, double b, double tolerance, int line) {
-    if (fabs(a - b) <= tolerance) return;
-    print_error("line %d: %.17g is not within %g of %.17g\n", line, a, tolerance, b);
-    fail();
-}
-#define assert_near(a, b, tolerance) near_at(a, b, tolerance, __LINE__)
 
 static const sg_setting small[] = {
     {"cameras", "2", "test"},    {"image_height", "96", "test"},     {"image_width", "96", "test"},

@@ -16,23 +16,13 @@
 #include "calibration/machine_match.h"
 #include "calibration/predict.h"
 #include "calibration/validate.h"
+#include "tests/support/noise.h"
 
 #define CONFIGS SG_SOURCE_DIR "/configs"
 
 static const char *const devices[] = {"NVIDIA A100 80GB PCIe", "NVIDIA L4", "Tesla T4"};
 static const char *const ops[] = {"add", "mulu", "powu", "relu", "ln", "softmax"};
 enum { DEVICES = sizeof devices / sizeof *devices, OPS = sizeof ops / sizeof *ops, EACH = 24 };
-
-static uint64_t draw(uint64_t *state) {
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return *state >> 33;
-}
-
-static double normal(uint64_t *state) {
-    double sum = 0;
-    for (int i = 0; i < 12; i++) sum += (double)draw(state) / 0x1p31;
-    return sum - 6;
-}
 
 typedef struct made {
     const char *device, *op;
@@ -57,8 +47,9 @@ static made *make_table(size_t *n) {
         m.p[SG_M_EFF_ELEMENTWISE].value *= 0.95;
         for (int i = 0; i < OPS * EACH; i++) {
             made *r = &rows[(*n)++];
-            *r = (made){.device = devices[d], .op = ops[i % OPS], .columns = 200 + (int64_t)(draw(&state) % 9000)};
-            r->rows = (int64_t)(5e6 + (double)(draw(&state) % 1000) * 1e5) / r->columns;
+            *r = (made){
+                .device = devices[d], .op = ops[i % OPS], .columns = 200 + (int64_t)(sg_noise_draw(&state) % 9000)};
+            r->rows = (int64_t)(5e6 + (double)(sg_noise_draw(&state) % 1000) * 1e5) / r->columns;
             char text[4][64];
             (void)snprintf(text[0], sizeof text[0], "%ld", (long)r->rows);
             (void)snprintf(text[1], sizeof text[1], "%ld", (long)r->columns);
@@ -70,7 +61,7 @@ static made *make_table(size_t *n) {
             double seconds;
             assert_null(sg_kernel_row_read(&one, 0, &row));
             assert_int_equal(sg_machine_price_alone(&m, sg_kernel_row_op(&row), &seconds, NULL, &status), SG_OK);
-            r->ms = seconds * 1e3 * exp(0.03 * normal(&state));
+            r->ms = seconds * 1e3 * exp(0.03 * sg_noise_normal(&state));
         }
         sg_machine_clear(&m);
     }

@@ -8,22 +8,13 @@
 #include <math.h>
 #include <string.h>
 
-#include "calibration/predict.h"
 #include "kernels/virtual/machine.h"
-
-#define CONFIGS SG_SOURCE_DIR "/configs"
+#include "tests/support/priced.h"
 
 typedef struct sample {
     sg_op op;
     sg_desc desc[10];
 } sample;
-
-static sg_machine sheet(const char *name) {
-    sg_machine m;
-    sg_status status = {0};
-    if (sg_machine_load(name, CONFIGS, &m, &status)) fail_msg("%s", status.text);
-    return m;
-}
 
 /* 3x3 (one row: 1x3) with padding, b images of c x h x w to o channels. */
 static void make_conv(sample *s, sg_op_kind kind, sg_compute compute, int64_t b, int64_t c, int64_t h, int64_t w,
@@ -77,55 +68,31 @@ static void make_attention(sample *s, bool backward, bool mask, sg_compute compu
     if (wrong) fail_msg("%s", wrong);
 }
 
-static double price(const sg_machine *m, const sg_op *op) {
-    double s;
-    sg_status status = {0};
-    if (sg_machine_price(m, op, &s, NULL, &status)) fail_msg("%s", status.text);
-    return s;
-}
-
-static void differences(const sg_machine *m, sample *s) {
-    double gradient[SG_M_COUNT], seconds;
-    s->op.desc = s->desc;
-    assert_int_equal(sg_machine_price(m, &s->op, &seconds, gradient, NULL), SG_OK);
-    for (int i = 0; i < SG_M_COUNT; i++) {
-        if (!(m->p[i].value > 0)) continue;
-        const double h = 1e-6;
-        sg_machine up = *m, down = *m;
-        up.p[i].value *= exp(h);
-        down.p[i].value *= exp(-h);
-        double numeric = (price(&up, &s->op) - price(&down, &s->op)) / (2 * h);
-        if (fabs(gradient[i] / seconds - numeric / seconds) > 1e-5)
-            fail_msg("%s: d log %s is %.9g, not %.9g", sg_op_kind_name((sg_op_kind)s->op.kind),
-                     sg_machine_key((sg_machine_id)i), gradient[i] / seconds, numeric / seconds);
-    }
-}
-
 static const sg_op_kind kinds[] = {SG_OP_CONV, SG_OP_CONV_BWD_DATA, SG_OP_CONV_BWD_WEIGHTS};
 
 static void test_gradients(void **state) {
     (void)state;
     static const char *const names[] = {"a100-sxm-80gb", "rtx-3090", "t4"};
     for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
-        sg_machine m = sheet(names[n]);
+        sg_machine m = sg_sheet(names[n]);
         sample s;
         for (int k = 0; k < 3; k++) {
             static const sg_compute modes[] = {SG_COMPUTE_F32, SG_COMPUTE_TF32, SG_COMPUTE_F16};
             for (size_t c = 0; c < 3; c++) {
                 make_conv(&s, kinds[k], modes[c], 8, 64, 120, 160, 64, 1);
-                differences(&m, &s);
+                sg_expect_price_gradient(&m, &s.op, sg_machine_price);
                 make_conv(&s, kinds[k], modes[c], 8, 256, 6, 6, 512, 2);
-                differences(&m, &s);
+                sg_expect_price_gradient(&m, &s.op, sg_machine_price);
                 make_conv(&s, kinds[k], modes[c], 64, 512, 1, 16, 512, 1);
-                differences(&m, &s);
+                sg_expect_price_gradient(&m, &s.op, sg_machine_price);
             }
         }
         for (int masked = 0; masked < 2; masked++)
             for (int backward = 0; backward < 2; backward++) {
                 make_attention(&s, backward, masked, SG_COMPUTE_TF32, 8, 12, 1024, 1024, 64);
-                differences(&m, &s);
+                sg_expect_price_gradient(&m, &s.op, sg_machine_price);
                 make_attention(&s, backward, masked, SG_COMPUTE_F32, 1, 8, 50, 200, 80);
-                differences(&m, &s);
+                sg_expect_price_gradient(&m, &s.op, sg_machine_price);
             }
     }
 }
@@ -133,7 +100,7 @@ static void test_gradients(void **state) {
 /* Over large images every SM has work: FLOP at the efficiency and bytes. */
 static void test_large_images(void **state) {
     (void)state;
-    sg_machine m = sheet("rtx-3090");
+    sg_machine m = sg_sheet("rtx-3090");
     for (int k = 0; k < 3; k++) {
         sample s;
         make_conv(&s, kinds[k], SG_COMPUTE_TF32, 64, 128, 240, 320, 128, 1);
@@ -142,7 +109,7 @@ static void test_large_images(void **state) {
                plain = cost.flops / (eff * m.p[SG_M_PEAK_TF32].value) +
                        (cost.bytes_read + cost.bytes_written) /
                            (m.p[SG_M_EFF_ELEMENTWISE].value * m.p[SG_M_BANDWIDTH].value);
-        double ratio = price(&m, &s.op) / plain;
+        double ratio = sg_op_price_s(&m, &s.op) / plain;
         if (!(ratio > 0.999 && ratio < 1.06)) fail_msg("%s: %.3f", sg_op_kind_name(kinds[k]), ratio);
     }
 }
@@ -150,13 +117,13 @@ static void test_large_images(void **state) {
 /* Small ones leave SMs idle: less than in proportion to their size, and never less than a smaller one. */
 static void test_small_images(void **state) {
     (void)state;
-    sg_machine m = sheet("a100-sxm-80gb");
+    sg_machine m = sg_sheet("a100-sxm-80gb");
     for (int k = 0; k < 3; k++) {
         double before = 0, first = 0, last = 0;
         for (int64_t b = 1; b <= 1024; b *= 2) {
             sample s;
             make_conv(&s, kinds[k], SG_COMPUTE_TF32, b, 256, 8, 8, 256, 1);
-            double now = price(&m, &s.op) - m.p[SG_M_KERNEL_START_S].value;
+            double now = sg_op_price_s(&m, &s.op) - m.p[SG_M_KERNEL_START_S].value;
             assert_true(now >= before * 0.999);
             before = now;
             if (b == 1) first = now;
@@ -168,7 +135,7 @@ static void test_small_images(void **state) {
         unknown.units = 0;
         sample s;
         make_conv(&s, kinds[k], SG_COMPUTE_TF32, 1, 256, 8, 8, 256, 1);
-        assert_true(price(&unknown, &s.op) < price(&m, &s.op));
+        assert_true(sg_op_price_s(&unknown, &s.op) < sg_op_price_s(&m, &s.op));
     }
 }
 
@@ -178,37 +145,37 @@ static void test_autocast(void **state) {
     static const char *const names[] = {"a100-sxm-80gb", "h100-sxm", "rtx-4090"};
     sample s;
     for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
-        sg_machine m = sheet(names[n]);
+        sg_machine m = sg_sheet(names[n]);
         double start = m.p[SG_M_KERNEL_START_S].value, rule = m.p[SG_M_CONV_LOW_PRECISION].value;
         for (int k = 0; k < 3; k++) {
             make_conv(&s, kinds[k], SG_COMPUTE_TF32, 32, 64, 120, 160, 64, 1);
-            double tf32 = price(&m, &s.op) - start;
+            double tf32 = sg_op_price_s(&m, &s.op) - start;
             make_conv(&s, kinds[k], SG_COMPUTE_BF16, 32, 64, 120, 160, 64, 1);
-            double bf16 = price(&m, &s.op) - start;
+            double bf16 = sg_op_price_s(&m, &s.op) - start;
             assert_true(fabs(bf16 / tf32 / rule - 1) < 1e-9);
         }
     }
-    sg_machine v100 = sheet("v100-sxm-16gb");
+    sg_machine v100 = sg_sheet("v100-sxm-16gb");
     make_conv(&s, SG_OP_CONV, SG_COMPUTE_F32, 32, 64, 120, 160, 64, 1);
-    double fp32 = price(&v100, &s.op);
+    double fp32 = sg_op_price_s(&v100, &s.op);
     make_conv(&s, SG_OP_CONV, SG_COMPUTE_F16, 32, 64, 120, 160, 64, 1);
-    double gain = fp32 / price(&v100, &s.op);
+    double gain = fp32 / sg_op_price_s(&v100, &s.op);
     assert_true(gain > 1.8 && gain < 4);
     /* a CPU's own rates hold */
-    sg_machine cpu = sheet("cpu");
+    sg_machine cpu = sg_sheet("cpu");
     make_conv(&s, SG_OP_CONV, SG_COMPUTE_BF16, 4, 64, 60, 80, 64, 1);
     sg_cost cost = sg_op_cost(&s.op);
     double plain =
         cost.flops / (cpu.p[SG_M_EFF_CONV].value * cpu.p[SG_M_PEAK_BF16].value) +
         (cost.bytes_read + cost.bytes_written) / (cpu.p[SG_M_EFF_ELEMENTWISE].value * cpu.p[SG_M_BANDWIDTH].value) +
         cpu.p[SG_M_KERNEL_START_S].value;
-    assert_true(fabs(price(&cpu, &s.op) / plain - 1) < 1e-9);
+    assert_true(fabs(sg_op_price_s(&cpu, &s.op) / plain - 1) < 1e-9);
 }
 
 /* A convolution over one row takes what the product of the same FLOP and sizes takes. */
 static void test_one_row(void **state) {
     (void)state;
-    sg_machine m = sheet("rtx-3090");
+    sg_machine m = sg_sheet("rtx-3090");
     sample conv, product;
     make_conv(&conv, SG_OP_CONV, SG_COMPUTE_TF32, 64, 512, 1, 64, 512, 1);
     int64_t a[2] = {64 * 64, 512 * 3}, b[2] = {512 * 3, 512}, c[2] = {64 * 64, 512};
@@ -220,45 +187,45 @@ static void test_one_row(void **state) {
     product.desc[1] = sg_desc_make(SG_F32, 2, b);
     product.desc[2] = sg_desc_make(SG_F32, 2, c);
     assert_null(sg_op_check(&product.op));
-    double ratio = price(&m, &conv.op) / price(&m, &product.op);
+    double ratio = sg_op_price_s(&m, &conv.op) / sg_op_price_s(&m, &product.op);
     if (!(ratio > 0.9 && ratio < 1.02))
         fail_msg("%.3f of the product", ratio); /* the row is read once, not three times */
 }
 
 static void test_attention(void **state) {
     (void)state;
-    sg_machine m = sheet("a100-sxm-80gb");
+    sg_machine m = sg_sheet("a100-sxm-80gb");
     double start = m.p[SG_M_KERNEL_START_S].value;
     sample s;
     make_attention(&s, false, false, SG_COMPUTE_BF16, 64, 12, 1024, 1024, 64);
     sg_cost cost = sg_op_cost(&s.op);
-    double forward = price(&m, &s.op) - start,
+    double forward = sg_op_price_s(&m, &s.op) - start,
            plain = cost.flops / (m.p[SG_M_EFF_ATTENTION].value * m.p[SG_M_PEAK_BF16].value);
     assert_true(forward / plain > 0.999 && forward / plain < 1.05);
     /* the scores are not in memory: four times the tokens, sixteen times the time, four times the bytes */
     make_attention(&s, false, false, SG_COMPUTE_BF16, 64, 12, 4096, 4096, 64);
-    assert_true(fabs((price(&m, &s.op) - start) / forward / 16 - 1) < 0.05);
+    assert_true(fabs((sg_op_price_s(&m, &s.op) - start) / forward / 16 - 1) < 0.05);
     make_attention(&s, false, true, SG_COMPUTE_BF16, 64, 12, 1024, 1024, 64);
-    double masked = price(&m, &s.op) - start;
+    double masked = sg_op_price_s(&m, &s.op) - start;
     assert_true(fabs(masked / forward * m.p[SG_M_ATTENTION_MASKED].value - 1) < 0.02);
     make_attention(&s, true, false, SG_COMPUTE_BF16, 64, 12, 1024, 1024, 64);
-    double backward = price(&m, &s.op) - 3 * start;
+    double backward = sg_op_price_s(&m, &s.op) - 3 * start;
     assert_true(fabs(backward / forward / 2.5 * m.p[SG_M_ATTENTION_BACKWARD].value - 1) < 0.02);
     /* heads of 80 run as heads of 128 */
     make_attention(&s, false, false, SG_COMPUTE_BF16, 64, 12, 1024, 1024, 80);
-    double wide = price(&m, &s.op) - start;
+    double wide = sg_op_price_s(&m, &s.op) - start;
     make_attention(&s, false, false, SG_COMPUTE_BF16, 64, 12, 1024, 1024, 128);
-    assert_true(fabs(wide / (price(&m, &s.op) - start) - 1) < 0.01);
+    assert_true(fabs(wide / (sg_op_price_s(&m, &s.op) - start) - 1) < 0.01);
     /* few queries leave tiles and SMs empty */
     make_attention(&s, false, false, SG_COMPUTE_BF16, 1, 8, 10, 1024, 64);
     cost = sg_op_cost(&s.op);
-    assert_true(price(&m, &s.op) - start >
+    assert_true(sg_op_price_s(&m, &s.op) - start >
                 5 * cost.flops / (m.p[SG_M_EFF_ATTENTION].value * m.p[SG_M_PEAK_BF16].value));
     /* nothing at all where the machine says nothing of it */
     sg_machine plain_one = m;
     plain_one.p[SG_M_ATTENTION_MASKED].value = NAN;
     make_attention(&s, false, true, SG_COMPUTE_BF16, 64, 12, 1024, 1024, 64);
-    assert_true(price(&plain_one, &s.op) < price(&m, &s.op));
+    assert_true(sg_op_price_s(&plain_one, &s.op) < sg_op_price_s(&m, &s.op));
 }
 
 int main(void) {

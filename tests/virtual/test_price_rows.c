@@ -9,19 +9,13 @@
 #include <string.h>
 
 #include "kernels/virtual/machine.h"
+#include "tests/support/near.h"
+#include "tests/support/priced.h"
 
 typedef struct sample {
     sg_op op;
     sg_desc desc[8];
 } sample;
-
-static void near_at(double a, double b, double tolerance, int line) {
-    if (!(fabs(a - b) <= tolerance)) {
-        print_error("%s:%d: %.12g is not %.12g\n", __FILE__, line, a, b);
-        fail();
-    }
-}
-#define assert_near(a, b, tolerance) near_at(a, b, tolerance, __LINE__)
 
 /* A GPU with every term, of plausible size. */
 static sg_machine whole_machine(void) {
@@ -76,34 +70,11 @@ static void make(sample *s, sg_op_kind kind, sg_fn fn, sg_dtype dtype, int64_t r
     if (wrong) fail_msg("%s", wrong);
 }
 
-static double price(const sg_machine *m, const sg_op *op) {
-    double s;
-    sg_status status = {0};
-    if (sg_machine_price(m, op, &s, NULL, &status)) fail_msg("%s", status.text);
-    return s;
-}
-
 static double alone(const sg_machine *m, const sg_op *op) {
     double s;
     sg_status status = {0};
     if (sg_machine_price_alone(m, op, &s, NULL, &status)) fail_msg("%s", status.text);
     return s;
-}
-
-typedef double (*pricer)(const sg_machine *m, const sg_op *op);
-
-static void differences(const sg_machine *m, sample *s, pricer how, const double *gradient, double seconds) {
-    s->op.desc = s->desc;
-    for (int i = 0; i < SG_M_COUNT; i++) {
-        const double h = 1e-5;
-        sg_machine up = *m, down = *m;
-        up.p[i].value *= exp(h);
-        down.p[i].value *= exp(-h);
-        double numeric = (how(&up, &s->op) - how(&down, &s->op)) / (2 * h);
-        if (fabs(gradient[i] / seconds - numeric / seconds) > 1e-6)
-            fail_msg("%s: d log %s is %.9g, not %.9g", sg_op_kind_name((sg_op_kind)s->op.kind),
-                     sg_machine_key((sg_machine_id)i), gradient[i] / seconds, numeric / seconds);
-    }
 }
 
 static void test_gradients(void **state) {
@@ -125,12 +96,9 @@ static void test_gradients(void **state) {
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         sample s;
-        double seconds, gradient[SG_M_COUNT];
         make(&s, cases[k].kind, cases[k].fn, SG_F32, cases[k].rows, cases[k].columns);
-        assert_int_equal(sg_machine_price(&m, &s.op, &seconds, gradient, NULL), SG_OK);
-        differences(&m, &s, price, gradient, seconds);
-        assert_int_equal(sg_machine_price_alone(&m, &s.op, &seconds, gradient, NULL), SG_OK);
-        differences(&m, &s, alone, gradient, seconds);
+        sg_expect_price_gradient(&m, &s.op, sg_machine_price);
+        sg_expect_price_gradient(&m, &s.op, sg_machine_price_alone);
     }
 }
 
@@ -146,7 +114,7 @@ static void test_growth(void **state) {
         for (int64_t rows = 1; rows <= (int64_t)1 << 22; rows *= 2) {
             sample s;
             make(&s, kinds[k], fn, SG_F32, rows, 768);
-            double now = price(&m, &s.op);
+            double now = sg_op_price_s(&m, &s.op);
             assert_true(now >= before);
             assert_true(alone(&m, &s.op) > now * 0.99 || rows > 4096);
             before = now;
@@ -155,7 +123,7 @@ static void test_growth(void **state) {
         for (int64_t columns = 4; columns <= 1 << 16; columns *= 2) {
             sample s;
             make(&s, kinds[k], fn, SG_F32, 4096, columns);
-            double now = price(&m, &s.op);
+            double now = sg_op_price_s(&m, &s.op);
             assert_true(now >= before);
             before = now;
         }
@@ -170,23 +138,23 @@ static void test_forms(void **state) {
     sample s;
     double rate = m.p[SG_M_EFF_ELEMENTWISE].value * 1e12;
     make(&s, SG_OP_UNARY, SG_FN_RELU, SG_F32, 1 << 16, 1 << 12);
-    assert_near((price(&m, &s.op) - 2e-6) / (8 * 0x1p28 / rate), 1, 1e-4);
-    assert_near(alone(&m, &s.op) - price(&m, &s.op), 15e-6, 1e-12);
+    assert_near((sg_op_price_s(&m, &s.op) - 2e-6) / (8 * 0x1p28 / rate), 1, 1e-4);
+    assert_near(alone(&m, &s.op) - sg_op_price_s(&m, &s.op), 15e-6, 1e-12);
     make(&s, SG_OP_BINARY, SG_FN_ADD, SG_F32, 1 << 16, 1 << 12);
-    assert_near((price(&m, &s.op) - 2e-6) / (12 * 0x1p28 / (rate * m.p[SG_M_ELEMENTWISE_TWO].value)), 1, 1e-4);
+    assert_near((sg_op_price_s(&m, &s.op) - 2e-6) / (12 * 0x1p28 / (rate * m.p[SG_M_ELEMENTWISE_TWO].value)), 1, 1e-4);
     make(&s, SG_OP_UNARY, SG_FN_POW, SG_F32, 1 << 16, 1 << 12);
-    assert_near((price(&m, &s.op) - 2e-6) / (8 * 0x1p28 / rate * m.p[SG_M_POWER_TRAFFIC].value), 1, 1e-4);
+    assert_near((sg_op_price_s(&m, &s.op) - 2e-6) / (8 * 0x1p28 / rate * m.p[SG_M_POWER_TRAFFIC].value), 1, 1e-4);
     s.op.attrs.alpha = 2; /* a square is a product */
-    assert_near((price(&m, &s.op) - 2e-6) / (8 * 0x1p28 / rate), 1, 1e-4);
+    assert_near((sg_op_price_s(&m, &s.op) - 2e-6) / (8 * 0x1p28 / rate), 1, 1e-4);
     make(&s, SG_OP_UNARY, SG_FN_RELU, SG_F32, 4, 4);
-    assert_near(price(&m, &s.op), 2e-6, 1e-9);
+    assert_near(sg_op_price_s(&m, &s.op), 2e-6, 1e-9);
     assert_near(alone(&m, &s.op), 17e-6, 1e-8);
 
     /* a broadcast operand is not a second tensor */
     make(&s, SG_OP_BINARY, SG_FN_ADD, SG_F32, 1 << 16, 1 << 12);
     s.desc[1].stride[0] = 0;
     assert_null(sg_op_check(&s.op));
-    assert_near((price(&m, &s.op) - 2e-6) / (8 * 0x1p28 / rate), 1, 1e-3);
+    assert_near((sg_op_price_s(&m, &s.op) - 2e-6) / (8 * 0x1p28 / rate), 1, 1e-3);
 }
 
 /* The second read of a long row comes from memory; half precision has twice the columns in the same cache. */
@@ -203,17 +171,17 @@ static void test_second_read(void **state) {
     for (int i = 0; i < 3; i++) {
         make(&s, SG_OP_LAYER_NORM, SG_FN_NONE, SG_F32, 1 << 14, columns[i]);
         sg_cost cost = sg_op_cost(&s.op);
-        per_byte[i] = price(&m, &s.op) / (cost.bytes_read + cost.bytes_written);
+        per_byte[i] = sg_op_price_s(&m, &s.op) / (cost.bytes_read + cost.bytes_written);
     }
     assert_near(per_byte[1] / per_byte[0], 1.25, 0.01);
     assert_near(per_byte[2] / per_byte[0], 1.5, 0.01);
     make(&s, SG_OP_LAYER_NORM, SG_FN_NONE, SG_BF16, 1 << 14, 2 * (int64_t)cached);
     sg_cost cost = sg_op_cost(&s.op);
-    assert_near(price(&m, &s.op) / (cost.bytes_read + cost.bytes_written) / per_byte[0], 1.25, 0.01);
+    assert_near(sg_op_price_s(&m, &s.op) / (cost.bytes_read + cost.bytes_written) / per_byte[0], 1.25, 0.01);
     m.l2_bytes = 0; /* unknown: no such term */
     make(&s, SG_OP_LAYER_NORM, SG_FN_NONE, SG_F32, 1 << 14, 1 << 16);
     cost = sg_op_cost(&s.op);
-    assert_near(price(&m, &s.op) / (cost.bytes_read + cost.bytes_written) / per_byte[0], 1, 0.01);
+    assert_near(sg_op_price_s(&m, &s.op) / (cost.bytes_read + cost.bytes_written) / per_byte[0], 1, 0.01);
 }
 
 /* Softmax: rows beyond 1,024 columns are looped over, well filled blocks are faster, 16-byte rows too. */
@@ -228,7 +196,7 @@ static void test_softmax_shapes(void **state) {
     const int64_t columns[6] = {1020, 1021, 1024, 2048, 2052, 4096};
     for (int i = 0; i < 6; i++) {
         make(&s, SG_OP_SOFTMAX, SG_FN_NONE, SG_F32, 1 << 14, columns[i]);
-        per_column[i] = price(&m, &s.op) / (double)columns[i];
+        per_column[i] = sg_op_price_s(&m, &s.op) / (double)columns[i];
     }
     assert_near(per_column[1] / per_column[0], 1.05, 1e-6);
     assert_near(per_column[2] / per_column[0], 1, 1e-6);
@@ -248,9 +216,10 @@ static void test_norm_backward(void **state) {
     sg_cost cost = sg_op_cost(&s.op);
     double eff = m.p[SG_M_EFF_NORM].value, factor = m.p[SG_M_FACTOR_NORM].value,
            bytes = cost.bytes_read + cost.bytes_written;
-    assert_near(price(&m, &s.op) / (factor * bytes * m.p[SG_M_LAYER_NORM_BACKWARD].value / (eff * 1e12)), 1, 1e-3);
+    assert_near(sg_op_price_s(&m, &s.op) / (factor * bytes * m.p[SG_M_LAYER_NORM_BACKWARD].value / (eff * 1e12)), 1,
+                1e-3);
     m.p[SG_M_LAYER_NORM_BACKWARD].value = NAN; /* not known: the nominal bytes */
-    assert_near(price(&m, &s.op) / (factor * bytes / (eff * 1e12)), 1, 1e-3);
+    assert_near(sg_op_price_s(&m, &s.op) / (factor * bytes / (eff * 1e12)), 1, 1e-3);
 }
 
 /* Registers hold rows of 1,024 columns: their backward reads both operands once, longer rows' twice. */
@@ -265,8 +234,8 @@ static void test_softmax_backward_in_registers(void **state) {
     sample held, looped;
     make(&held, SG_OP_SOFTMAX_BWD, SG_FN_NONE, SG_F32, 1 << 12, 1024);
     make(&looped, SG_OP_SOFTMAX_BWD, SG_FN_NONE, SG_F32, 1 << 11, 2048);
-    assert_near(price(&m, &held.op) / (12.0 * (1 << 22) / 0.5e11), 1, 1e-4);
-    assert_near(price(&m, &looped.op) / (20.0 * (1 << 22) / 0.5e11), 1, 1e-4);
+    assert_near(sg_op_price_s(&m, &held.op) / (12.0 * (1 << 22) / 0.5e11), 1, 1e-4);
+    assert_near(sg_op_price_s(&m, &looped.op) / (20.0 * (1 << 22) / 0.5e11), 1, 1e-4);
 }
 
 /* Without any of the terms a price is bytes at the efficiency; none of them is needed in a step, the start is alone. */
@@ -287,7 +256,7 @@ static void test_terms_that_are_missing(void **state) {
         double seconds;
         make(&s, kinds[k], kinds[k] == SG_OP_BINARY ? SG_FN_ADD : SG_FN_RELU, SG_F32, 1 << 12, 5000);
         sg_cost cost = sg_op_cost(&s.op);
-        assert_near(price(&m, &s.op) / ((cost.bytes_read + cost.bytes_written) / 0.5e11), 1, 1e-4);
+        assert_near(sg_op_price_s(&m, &s.op) / ((cost.bytes_read + cost.bytes_written) / 0.5e11), 1, 1e-4);
         assert_int_equal(sg_machine_price_alone(&m, &s.op, &seconds, NULL, &status), SG_NO);
         assert_non_null(strstr(status.text, "event_"));
     }

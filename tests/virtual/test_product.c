@@ -11,13 +11,7 @@
 #include <string.h>
 
 #include "kernels/virtual/product.h"
-
-static void near_at(double a, double b, double tolerance, int line) {
-    if (fabs(a - b) <= tolerance) return;
-    print_error("line %d: %.17g is not within %g of %.17g\n", line, a, tolerance, b);
-    fail();
-}
-#define assert_near(a, b, tolerance) near_at(a, b, tolerance, __LINE__)
+#include "tests/support/near.h"
 
 /* 100 SMs of 100 GFLOP/s; tiles of 128 x 128; nothing but compute costs anything. */
 static sg_machine plain_machine(void) {

@@ -11,13 +11,7 @@
 #include <string.h>
 
 #include "kernels/virtual/replay.h"
-
-static void near_at(double a, double b, double tolerance, int line) {
-    if (fabs(a - b) <= tolerance) return;
-    print_error("line %d: %.17g is not within %g of %.17g\n", line, a, tolerance, b);
-    fail();
-}
-#define assert_near(a, b, tolerance) near_at(a, b, tolerance, __LINE__)
+#include "tests/support/near.h"
 
 /* A machine of round numbers; group 0, log sd 0. */
 static sg_machine round_machine(void) {
