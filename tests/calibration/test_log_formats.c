@@ -109,31 +109,32 @@ static void openpi_with_bars(void **state) {
 /* The time of a line of the PyTorch loop is that since the line before. */
 static void openpi_on_pytorch(void **state) {
     (void)state;
-    sg_logs logs = parse("12:00:00.000 [I] step=0 loss=0.9 lr=1.0e-06 grad_norm=1.2 time=30.0s (1:train.py:5)\n"
-                         "12:03:00.000 [I] step=100 loss=0.5 lr=1.0e-06 grad_norm=1.1 time=180.0s (1:train.py:5)\n"
-                         "Training:   0%| | 150/30000 [04:30<10:00, 1.80s/it]\n"
-                         "12:06:02.000 [I] step=200 loss=0.4 lr=1.0e-06 grad_norm=1.0 time=182.0s (1:train.py:5)\n");
+    sg_logs logs =
+        sg_logs_of_text("12:00:00.000 [I] step=0 loss=0.9 lr=1.0e-06 grad_norm=1.2 time=30.0s (1:train.py:5)\n"
+                        "12:03:00.000 [I] step=100 loss=0.5 lr=1.0e-06 grad_norm=1.1 time=180.0s (1:train.py:5)\n"
+                        "Training:   0%| | 150/30000 [04:30<10:00, 1.80s/it]\n"
+                        "12:06:02.000 [I] step=200 loss=0.4 lr=1.0e-06 grad_norm=1.0 time=182.0s (1:train.py:5)\n");
     const sg_log *log = &logs.logs[0];
     assert_int_equal(logs.n, 1);
     assert_string_equal(log->format, "openpi");
     assert_int_equal(log->n_windows, 3);
-    assert_true(isnan(at(log, 0, SG_LOG_STEP_S)));
-    near(at(log, 1, SG_LOG_STEP_S), 1.8);
-    near(log->steady[SG_LOG_STEP_S], 1.81);
+    assert_true(isnan(sg_log_at(log, 0, SG_LOG_STEP_S)));
+    assert_close(sg_log_at(log, 1, SG_LOG_STEP_S), 1.8);
+    assert_close(log->steady[SG_LOG_STEP_S], 1.81);
     sg_logs_clear(&logs);
 }
 
 static void rl_games(void **state) {
     (void)state;
-    sg_logs logs =
-        parse("fps step: 90000 fps step and policy inference: 80000 fps total: 60000 epoch: 1/500 frames: 65536\n"
-              "fps step: 122338 fps step and policy inference: 113483 fps total: 71426 epoch: 2/500 frames: 131072\n");
+    sg_logs logs = sg_logs_of_text(
+        "fps step: 90000 fps step and policy inference: 80000 fps total: 60000 epoch: 1/500 frames: 65536\n"
+        "fps step: 122338 fps step and policy inference: 113483 fps total: 71426 epoch: 2/500 frames: 131072\n");
     const sg_log *log = &logs.logs[0];
     assert_string_equal(log->format, "rl_games");
     assert_int_equal(log->config.steps, 500);
-    near(log->windows[1].iteration, 2);
-    near(log->windows[1].env_steps, 131072);
-    near(log->steady[SG_LOG_ENV_STEPS_PER_S], 71426);
+    assert_close(log->windows[1].iteration, 2);
+    assert_close(log->windows[1].env_steps, 131072);
+    assert_close(log->steady[SG_LOG_ENV_STEPS_PER_S], 71426);
     sg_logs_clear(&logs);
 }
 

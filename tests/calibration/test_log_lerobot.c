@@ -190,12 +190,12 @@ static void several_runs(void **state) {
 
 static void lines_of_every_process(void **state) {
     (void)state;
-    sg_logs logs = parse("step:10 smpl:160 updt_s:0.5 data_s:0.1\nstep:10 smpl:160 updt_s:0.6 data_s:0.1\n"
-                         "step:20 smpl:320 updt_s:0.5 data_s:0.1\nstep:20 smpl:320 updt_s:0.6 data_s:0.1\n");
+    sg_logs logs = sg_logs_of_text("step:10 smpl:160 updt_s:0.5 data_s:0.1\nstep:10 smpl:160 updt_s:0.6 data_s:0.1\n"
+                                   "step:20 smpl:320 updt_s:0.5 data_s:0.1\nstep:20 smpl:320 updt_s:0.6 data_s:0.1\n");
     assert_int_equal(logs.n, 1);
     assert_int_equal(logs.logs[0].n_windows, 2);
-    near(logs.logs[0].steady[SG_LOG_UPDATE_S], 0.5);
-    assert_true(warned(&logs.logs[0], "further processes"));
+    assert_close(logs.logs[0].steady[SG_LOG_UPDATE_S], 0.5);
+    assert_true(sg_log_warned(&logs.logs[0], "further processes"));
     sg_logs_clear(&logs);
 }
 
