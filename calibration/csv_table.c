@@ -69,6 +69,23 @@ static void row_read(int end, void *user) {
     r->rows++;
 }
 
+/* Bytes before the text that spreadsheets write: the byte order mark of UTF-8. */
+static size_t mark_bytes(const char *buffer, size_t n) {
+    return n >= 3 && memcmp(buffer, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+}
+
+/* A file cut short reads as if it ended there; only the state of the stream tells. */
+static void check_end(reader *r, gzFile file, int last_read) {
+    int failed = Z_OK;
+    const char *why = gzerror(file, &failed);
+    if (r->code || (last_read == 0 && failed == Z_OK)) return;
+    if (failed == Z_BUF_ERROR)
+        r->code =
+            sg_fail(r->status, SG_BAD_INPUT, "%s: the compressed file is cut short: fetch it again", r->table->path);
+    else
+        r->code = sg_fail(r->status, SG_BAD_INPUT, "%s: cannot be read: %s", r->table->path, why);
+}
+
 static sg_code parse_file(reader *r, struct csv_parser *parser, gzFile file) {
     static const size_t part = 1 << 16;
     char *buffer = malloc(part);
@@ -76,18 +93,20 @@ static sg_code parse_file(reader *r, struct csv_parser *parser, gzFile file) {
     size_t total = 0;
     int n = 0;
     while (!r->code && (n = gzread(file, buffer, (unsigned)part)) > 0) {
+        size_t mark = total ? 0 : mark_bytes(buffer, (size_t)n), bytes = (size_t)n - mark;
         total += (size_t)n;
         if (total > MAX_TEXT_BYTES)
             r->code = sg_fail(r->status, SG_BAD_INPUT, "%s: longer than %d MiB of text", r->table->path,
                               MAX_TEXT_BYTES >> 20);
-        else if (csv_parse(parser, buffer, (size_t)n, field_read, row_read, r) != (size_t)n && !r->code)
+        else if (memchr(buffer, 0, (size_t)n))
+            r->code = sg_fail(r->status, SG_BAD_INPUT, "%s: no text: it holds bytes of value 0 after row %zu",
+                              r->table->path, r->rows);
+        else if (csv_parse(parser, buffer + mark, bytes, field_read, row_read, r) != bytes && !r->code)
             r->code = sg_fail(r->status, SG_BAD_INPUT, "%s: row %zu is no CSV: %s", r->table->path, r->rows + 1,
                               csv_strerror(csv_error(parser)));
     }
     free(buffer);
-    int failed = Z_OK;
-    if (!r->code && n < 0)
-        r->code = sg_fail(r->status, SG_BAD_INPUT, "%s: cannot be read: %s", r->table->path, gzerror(file, &failed));
+    check_end(r, file, n);
     if (!r->code && csv_fini(parser, field_read, row_read, r) != 0)
         r->code = sg_fail(r->status, SG_BAD_INPUT, "%s: ends within a quoted field", r->table->path);
     return r->code;
