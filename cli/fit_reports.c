@@ -1,8 +1,8 @@
 /* fit --reports: priors from published trainings. */
 #include "calibration/report_fit.h"
 #include "cli/fitting.h"
+#include "sim/durable_file.h"
 
-#include <errno.h>
 #include <string.h>
 
 static sg_code read_files(const sg_args *args, sg_report_cases *cases, sg_status *status) {
@@ -19,11 +19,12 @@ static sg_code read_files(const sg_args *args, sg_report_cases *cases, sg_status
 
 static sg_code write_fit(const sg_args *args, const sg_report_fit *fit, sg_status *status) {
     if (!args->output) return sg_report_fit_save(stdout, fit, status);
-    FILE *file = fopen(args->output, "w");
-    if (!file) return sg_fail(status, SG_BAD_INPUT, "%s: cannot be written: %s", args->output, strerror(errno));
-    sg_code code = sg_report_fit_save(file, fit, status);
-    if (fclose(file) != 0 && !code)
-        code = sg_fail(status, SG_MACHINE, "%s: cannot be written in full: %s", args->output, strerror(errno));
+    sg_text_writer text;
+    sg_code code = sg_text_open(args->output, &text, status);
+    if (code) return code;
+    code = sg_report_fit_save(text.file, fit, status);
+    if (!code) return sg_text_close(args->output, &text, status);
+    sg_text_discard(&text);
     return code;
 }
 

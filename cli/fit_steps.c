@@ -2,8 +2,8 @@
 #include "calibration/config_dir.h"
 #include "calibration/step_clock.h"
 #include "cli/fitting.h"
+#include "sim/durable_file.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -75,13 +75,15 @@ static void print_lines(const sg_args *args, const clock_line *lines, size_t n, 
 }
 
 static sg_code write_lines(const sg_args *args, const clock_line *lines, size_t n, sg_status *status) {
-    FILE *file = args->output ? fopen(args->output, "w") : stdout;
-    if (!file) return sg_fail(status, SG_BAD_INPUT, "%s: cannot be written: %s", args->output, strerror(errno));
-    print_lines(args, lines, n, file);
-    bool bad = ferror(file) != 0;
-    if (args->output && fclose(file) != 0) bad = true;
-    return bad ? sg_fail(status, SG_MACHINE, "%s: cannot be written in full", args->output ? args->output : "stdout")
-               : SG_OK;
+    if (!args->output) {
+        print_lines(args, lines, n, stdout);
+        return SG_OK;
+    }
+    sg_text_writer text;
+    sg_code code = sg_text_open(args->output, &text, status);
+    if (code) return code;
+    print_lines(args, lines, n, text.file);
+    return sg_text_close(args->output, &text, status);
 }
 
 static json_t *json_lines(const clock_line *lines, size_t n) {

@@ -1,8 +1,8 @@
 /* validate_json.c: what validate says to scripts: JSON, and a CSV line per row. */
 #include "cli/show.h"
 #include "cli/validating.h"
+#include "sim/durable_file.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,12 +164,10 @@ static void csv_row(FILE *file, const sg_validated *r) {
 }
 
 sg_code sg_validating_write_rows(const sg_validating *v, const char *path, sg_status *status) {
-    FILE *file = fopen(path, "w");
-    if (!file) return sg_fail(status, SG_BAD_INPUT, "--rows %s: cannot be written: %s", path, strerror(errno));
-    (void)fputs("class,device,part,row,file,line,measured,predicted,low,high,roofline,skipped,cause\n", file);
-    for (size_t i = 0; i < v->validation.n; i++) csv_row(file, &v->validation.rows[i]);
-    bool failed = ferror(file) != 0;
-    if (fclose(file) != 0 || failed)
-        return sg_fail(status, SG_MACHINE, "--rows %s: could not be written to the end: %s", path, strerror(errno));
-    return SG_OK;
+    sg_text_writer rows;
+    sg_code code = sg_text_open(path, &rows, status);
+    if (code) return code;
+    (void)fputs("class,device,part,row,file,line,measured,predicted,low,high,roofline,skipped,cause\n", rows.file);
+    for (size_t i = 0; i < v->validation.n; i++) csv_row(rows.file, &v->validation.rows[i]);
+    return sg_text_close(path, &rows, status);
 }

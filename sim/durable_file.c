@@ -197,6 +197,9 @@ static int write_temporary(const char *temporary, const char *place, const void 
 
 sg_code sg_file_replace(const char *path, const void *head, size_t n_head, const void *body, size_t n_body,
                         sg_status *status) {
+    bool exists; /* a device or a pipe is not ours to put a file in place of */
+    sg_code code = sg_file_exists(path, &exists, status);
+    if (code) return code;
     char *place = real_place(path);
     char *temporary = place ? with_suffix(place, ".tmp") : NULL;
     if (!temporary) {
@@ -218,4 +221,45 @@ sg_code sg_file_replace(const char *path, const void *head, size_t n_head, const
                                                             : "check the disk and the folder's permissions";
     return sg_fail(status, SG_MACHINE, "cannot write %s: %s; %s. What was there before is untouched", path,
                    strerror(error), remedy);
+}
+
+/* ---- text written in pieces ----------------------------------------------------------------------------------------- */
+
+sg_code sg_text_open(const char *path, sg_text_writer *writer, sg_status *status) {
+    *writer = (sg_text_writer){0};
+    struct stat info;
+    writer->direct = stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+    writer->file = writer->direct ? fopen(path, "we") : open_memstream(&writer->text, &writer->bytes);
+    if (!writer->file) return sg_fail(status, SG_MACHINE, "cannot write %s: %s", path, strerror(errno));
+    return SG_OK;
+}
+
+void sg_text_discard(sg_text_writer *writer) {
+    if (writer->file) (void)fclose(writer->file);
+    free(writer->text);
+    *writer = (sg_text_writer){0};
+}
+
+static sg_code put_in_place(const char *path, const sg_text_writer *writer, sg_status *status) {
+    sg_file_lock lock;
+    sg_code code = sg_file_lock_take(path, &lock, status);
+    if (code) return code;
+    code = sg_file_replace(path, "", 0, writer->text, writer->bytes, status);
+    sg_file_lock_release(&lock);
+    return code;
+}
+
+sg_code sg_text_close(const char *path, sg_text_writer *writer, sg_status *status) {
+    errno = 0;
+    bool failed = ferror(writer->file) != 0;
+    if (fclose(writer->file) != 0) failed = true;
+    writer->file = NULL;
+    sg_code code = SG_OK;
+    if (failed)
+        code = sg_fail(status, SG_MACHINE, "cannot write %s to the end: %s", path,
+                       errno ? strerror(errno) : "writing failed");
+    else if (!writer->direct)
+        code = put_in_place(path, writer, status);
+    sg_text_discard(writer);
+    return code;
 }

@@ -49,7 +49,7 @@ static void test_refusals(void **state) {
     refused(sg_stepgauge("fit", "--steps", STEPS, "--machine", "no-such-gpu", NULL), "no row of no-such-gpu");
     refused(sg_stepgauge("fit", "--steps", "no-such-file.csv", NULL), "no-such-file.csv");
     refused(sg_stepgauge("fit", "--steps", STEPS, "--configs", STEPS, NULL), "config_json");
-    refused(sg_stepgauge("fit", "--steps", STEPS, "-o", "/no/such/folder/clocks", NULL), "cannot be written");
+    refused(sg_stepgauge("fit", "--steps", STEPS, "-o", "/no/such/folder/clocks", NULL), "its folder does not exist");
 }
 
 int main(void) {
