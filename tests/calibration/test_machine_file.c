@@ -112,7 +112,8 @@ static void test_json(void **state) {
 
 /* ---- data sheets --------------------------------------------------------------------------------------------------- */
 
-/* Every sheet that ships loads, says where each value is from, and can price fp32, tf32 and bf16 training on one rank. */
+/* Every sheet that ships loads, says where each value is from, and can price fp32, tf32, bf16 and fp16 training on one
+ * rank. */
 static void test_all_sheets(void **state) {
     (void)state;
     sg_names names;
@@ -129,9 +130,8 @@ static void test_all_sheets(void **state) {
         sg_framework_apply(&f, &m);
         for (int p = 0; p < SG_M_COUNT; p++) {
             bool optional =
-                p == SG_M_PEAK_F16 || p == SG_M_PEAK_BF16 || p == SG_M_HOST_SEGMENT_S ||
-                (p >= SG_M_COLLECTIVE_BUSBW && p <= SG_M_NETWORK_LATENCY_S) || p == SG_M_COPY_BANDWIDTH ||
-                p == SG_M_COLLECTIVE_STRETCH ||
+                p == SG_M_HOST_SEGMENT_S || (p >= SG_M_COLLECTIVE_BUSBW && p <= SG_M_NETWORK_LATENCY_S) ||
+                p == SG_M_COPY_BANDWIDTH || p == SG_M_COLLECTIVE_STRETCH ||
                 (p >= SG_M_ELEMENTWISE_TWO && p <= SG_M_ATTENTION_MASKED && strcmp(m.device_class, "cuda") != 0);
             bool factor = (p >= SG_M_FACTOR_GEMM && p <= SG_M_FACTOR_LOW_PRECISION) || p == SG_M_STEP_STRETCH;
             bool of_tiles = p >= SG_M_EFF_PRODUCT_TF32 && p <= SG_M_EVENT_PRODUCT_S; /* NVIDIA's cards have them */
