@@ -74,6 +74,7 @@ static void read_row(const sg_csv_table *t, size_t row, int folds, parallel_row 
                   count_of(t, row, "layers", &g->layers) && count_of(t, row, "seq_len", &g->tokens) &&
                   count_of(t, row, "tp", &tp) && count_of(t, row, "dp", &g->ranks) && count_of(t, row, "pp", &pp);
     if (!counts || !sg_csv_table_number(t, row, "step_ms", &step_ms) || !(step_ms > 0)) {
+        (void)snprintf(v->row, sizeof v->row, "line %zu", row + 2);
         SKIP(v, "a size is no count, or step_ms no time");
         return;
     }
