@@ -19,8 +19,8 @@ static const char *only_device(const sg_args *args, const sg_csv_table *t, const
     for (size_t i = 0; i < t->n_rows; i++) {
         const char *other = sg_csv_table_text(t, i, "device");
         if (strcmp(other, first) == 0) continue;
-        (void)sg_fail(status, SG_BAD_INPUT, "%s: '%.60s' and '%.60s' among others: say which with --device", t->path,
-                      first, other);
+        (void)sg_fail(status, SG_BAD_INPUT, "%s: several devices, '%.60s' and '%.60s' of them: say which with --device",
+                      t->path, first, other);
         return NULL;
     }
     return first;
@@ -54,9 +54,9 @@ static sg_code read_files(const sg_args *args, gathered *g, sg_status *status) {
         code = gather(args, &t, g, status);
         sg_csv_table_clear(&t);
     }
-    if (!code && !g->n)
-        return sg_fail(status, SG_BAD_INPUT, "no all-reduce times of '%.60s' in %s", g->device,
-                       args->collectives.value[0]);
+    const char *first = args->collectives.value[0];
+    if (!code && !g->n && !g->device[0]) return sg_fail(status, SG_BAD_INPUT, "no all-reduce times in %s", first);
+    if (!code && !g->n) return sg_fail(status, SG_BAD_INPUT, "no all-reduce times of '%.60s' in %s", g->device, first);
     return code;
 }
 
