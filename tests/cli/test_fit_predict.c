@@ -42,13 +42,6 @@ static int remove_files(void **state) {
     return rmdir(folder);
 }
 
-static json_t *answer(sg_said said, int status) {
-    if (said.status != status) fail_msg("exit status %d instead of %d: %s", said.status, status, said.err);
-    json_t *root = sg_said_json(&said);
-    sg_said_clear(&said);
-    return root;
-}
-
 static const char *evidence(const json_t *root, const char *figure) {
     const char *text = json_string_value(json_object_get(json_object_get(root, figure), "evidence"));
     return text ? text : "";
@@ -57,17 +50,17 @@ static const char *evidence(const json_t *root, const char *figure) {
 static json_t *measured_at(int batch) {
     char text[16];
     (void)snprintf(text, sizeof text, "%d", batch);
-    return answer(sg_stepgauge("measure", "mlp", "--batch", text, DIMS, "--min-iterations", "20", "--time-budget", "1",
-                               "--threads", "1", "--json", NULL),
-                  0);
+    return sg_said_answer(sg_stepgauge("measure", "mlp", "--batch", text, DIMS, "--min-iterations", "20",
+                                       "--time-budget", "1", "--threads", "1", "--json", NULL),
+                          0);
 }
 
 /* Between the measured batches the law speaks, and what is measured there afterwards is near. The bound is loose because other
  * work may share this machine; how near it is on a quiet one is bench's to tell. */
 static void inside_the_range_it_is_measured(void **state) {
     (void)state;
-    json_t *root =
-        answer(sg_stepgauge("predict", "mlp", DIMS, "--batch", "48", "--machine", machine_path, "--json", NULL), 0);
+    json_t *root = sg_said_answer(
+        sg_stepgauge("predict", "mlp", DIMS, "--batch", "48", "--machine", machine_path, "--json", NULL), 0);
     assert_string_equal(evidence(root, "update_s"), "measured");
     json_t *truth = measured_at(48);
     double measured = sg_json_number(json_array_get(json_object_get(truth, "points"), 0), "update_s");
@@ -80,13 +73,13 @@ static void inside_the_range_it_is_measured(void **state) {
 /* Outside of the range, and for other policies, the fitted machine speaks: weaker evidence, wider intervals. */
 static void outside_it_is_not(void **state) {
     (void)state;
-    json_t *inside =
-        answer(sg_stepgauge("predict", "mlp", DIMS, "--batch", "64", "--machine", machine_path, "--json", NULL), 0);
-    json_t *beyond =
-        answer(sg_stepgauge("predict", "mlp", DIMS, "--batch", "1024", "--machine", machine_path, "--json", NULL), 0);
-    json_t *other = answer(sg_stepgauge("predict", "mlp", "--set", "hidden_dims=512,512", "--framework", "native",
-                                        "--batch", "64", "--machine", machine_path, "--json", NULL),
-                           0);
+    json_t *inside = sg_said_answer(
+        sg_stepgauge("predict", "mlp", DIMS, "--batch", "64", "--machine", machine_path, "--json", NULL), 0);
+    json_t *beyond = sg_said_answer(
+        sg_stepgauge("predict", "mlp", DIMS, "--batch", "1024", "--machine", machine_path, "--json", NULL), 0);
+    json_t *other = sg_said_answer(sg_stepgauge("predict", "mlp", "--set", "hidden_dims=512,512", "--framework",
+                                                "native", "--batch", "64", "--machine", machine_path, "--json", NULL),
+                                   0);
     assert_string_not_equal(evidence(beyond, "update_s"), "measured");
     assert_string_equal(evidence(other, "update_s"), "calibrated");
     double near = sg_json_number(inside, "update_s.high") / sg_json_number(inside, "update_s.value");
@@ -99,9 +92,9 @@ static void outside_it_is_not(void **state) {
 
 static void plan_knows_this_machine(void **state) {
     (void)state;
-    json_t *root = answer(sg_stepgauge("plan", "mlp", DIMS, "--batch", "64", "--frames", "6400", "--epochs", "2",
-                                       "--machine", machine_path, "--json", NULL),
-                          0);
+    json_t *root = sg_said_answer(sg_stepgauge("plan", "mlp", DIMS, "--batch", "64", "--frames", "6400", "--epochs",
+                                               "2", "--machine", machine_path, "--json", NULL),
+                                  0);
     assert_true(sg_json_number(root, "steps") == 200);
     assert_true(sg_json_number(root, "steps_per_epoch") == 100);
     assert_true(sg_json_number(root, "here.wall_clock_s.value") > 0);
@@ -125,7 +118,7 @@ static void gauge_does_it_all(void **state) {
     sg_said said =
         sg_stepgauge("gauge", "mlp", "--time-budget", "5", "--frames", "50000", "--epochs", "10", "--json", NULL);
     double seconds = said.seconds;
-    json_t *root = answer(said, 0);
+    json_t *root = sg_said_answer(said, 0);
     has_all_parts(root);
     assert_int_equal(json_array_size(json_object_get(root, "points")), 3);
     if (seconds > 20) fail_msg("it took %.1f s", seconds);
@@ -134,9 +127,9 @@ static void gauge_does_it_all(void **state) {
 
 static void gauge_of_ppo(void **state) {
     (void)state;
-    json_t *root = answer(sg_stepgauge("gauge", "ppo", "--envs", "64", "--steps-per-env", "4", "--ppo-epochs", "1",
-                                       "--env-step-us", "2", "--time-budget", "3", "--json", NULL),
-                          0);
+    json_t *root = sg_said_answer(sg_stepgauge("gauge", "ppo", "--envs", "64", "--steps-per-env", "4", "--ppo-epochs",
+                                               "1", "--env-step-us", "2", "--time-budget", "3", "--json", NULL),
+                                  0);
     has_all_parts(root);
     json_decref(root);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "sim/run_file.h"
+#include "tests/support/near.h"
 #include "tests/support/program.h"
 #include "tests/support/scratch.h"
 
@@ -67,20 +68,9 @@ static int remove_files(void **state) {
     return 0;
 }
 
-static json_t *answer(sg_said said) {
-    if (said.status != 0) fail_msg("exit status %d: %s", said.status, said.err);
-    json_t *root = sg_said_json(&said);
-    sg_said_clear(&said);
-    return root;
-}
-
-static void near(double value, double expected) {
-    if (!(fabs(value - expected) <= 1e-9 * fabs(expected))) fail_msg("%.12g instead of %.12g", value, expected);
-}
-
 static void logs_as_json(void **state) {
     (void)state;
-    json_t *root = answer(sg_stepgauge("import", train, rl, "--json", NULL));
+    json_t *root = sg_said_answer(sg_stepgauge("import", train, rl, "--json", NULL), 0);
     json_t *logs = json_object_get(root, "logs");
     assert_int_equal(json_array_size(logs), 2);
     json_t *first = json_array_get(logs, 0), *second = json_array_get(logs, 1);
@@ -88,42 +78,42 @@ static void logs_as_json(void **state) {
     assert_string_equal(json_string_value(json_object_get(first, "format")), "lerobot-2026-08");
     json_t *config = json_object_get(first, "config");
     assert_string_equal(json_string_value(json_object_get(config, "policy")), "act"); /* the file beside it */
-    near(sg_json_number(config, "batch"), 8);
-    near(sg_json_number(config, "ranks"), 1);
-    near(sg_json_number(config, "steps"), 20000);
-    near(sg_json_number(config, "frames"), 71471);
-    near(sg_json_number(config, "episodes"), 52);
-    near(sg_json_number(config, "parameters_trainable"), 51597190);
-    near(sg_json_number(config, "workers"), 6);
+    assert_close(sg_json_number(config, "batch"), 8);
+    assert_close(sg_json_number(config, "ranks"), 1);
+    assert_close(sg_json_number(config, "steps"), 20000);
+    assert_close(sg_json_number(config, "frames"), 71471);
+    assert_close(sg_json_number(config, "episodes"), 52);
+    assert_close(sg_json_number(config, "parameters_trainable"), 51597190);
+    assert_close(sg_json_number(config, "workers"), 6);
     assert_null(json_object_get(config, "parameters_total"));
     json_t *windows = json_object_get(first, "windows");
     assert_int_equal(json_array_size(windows), 3);
     json_t *window = json_array_get(windows, 1);
-    near(sg_json_number(window, "step"), 400);
-    near(sg_json_number(window, "update_s"), 0.18);
-    near(sg_json_number(window, "dataloading_s"), 0.002);
-    near(sg_json_number(window, "preprocessing_s"), 0.001);
-    near(sg_json_number(window, "step_s"), 0.183);
-    near(sg_json_number(window, "samples_per_s"), 44);
+    assert_close(sg_json_number(window, "step"), 400);
+    assert_close(sg_json_number(window, "update_s"), 0.18);
+    assert_close(sg_json_number(window, "dataloading_s"), 0.002);
+    assert_close(sg_json_number(window, "preprocessing_s"), 0.001);
+    assert_close(sg_json_number(window, "step_s"), 0.183);
+    assert_close(sg_json_number(window, "samples_per_s"), 44);
     assert_true(fabs(sg_json_number(window, "peak_allocated_bytes") - 3.75 * 0x1p30) <= 1);
     assert_null(json_object_get(window, "collection_s"));
-    near(sg_json_number(first, "steady.step_s"), 0.184);
-    near(sg_json_number(first, "steady.windows"), 2);
-    near(sg_json_number(first, "steady.first_dropped"), 1);
-    near(sg_json_number(first, "steady.stalled"), 0);
+    assert_close(sg_json_number(first, "steady.step_s"), 0.184);
+    assert_close(sg_json_number(first, "steady.windows"), 2);
+    assert_close(sg_json_number(first, "steady.first_dropped"), 1);
+    assert_close(sg_json_number(first, "steady.stalled"), 0);
     json_t *event = json_array_get(json_object_get(first, "events"), 0);
     assert_string_equal(json_string_value(json_object_get(event, "kind")), "checkpoint");
-    near(sg_json_number(event, "step"), 400);
-    near(sg_json_number(event, "seconds"), 50 - 200 * 0.185);
+    assert_close(sg_json_number(event, "step"), 400);
+    assert_close(sg_json_number(event, "seconds"), 50 - 200 * 0.185);
     assert_true(json_is_array(json_object_get(first, "warnings")));
     window = json_array_get(json_object_get(second, "windows"), 1);
-    near(sg_json_number(window, "iteration"), 1);
-    near(sg_json_number(window, "collection_s"), 0.102);
-    near(sg_json_number(window, "learning_s"), 0.06);
-    near(sg_json_number(window, "env_steps_per_s"), 1581);
+    assert_close(sg_json_number(window, "iteration"), 1);
+    assert_close(sg_json_number(window, "collection_s"), 0.102);
+    assert_close(sg_json_number(window, "learning_s"), 0.06);
+    assert_close(sg_json_number(window, "env_steps_per_s"), 1581);
     assert_null(json_object_get(window, "update_s"));
     json_decref(root);
-    json_decref(answer(sg_stepgauge("import", noise, "--json", NULL))); /* bytes that JSON cannot hold */
+    json_decref(sg_said_answer(sg_stepgauge("import", noise, "--json", NULL), 0)); /* bytes that JSON cannot hold */
 }
 
 static void logs_as_tables(void **state) {
@@ -138,11 +128,13 @@ static void logs_as_tables(void **state) {
 
 static void observed_points(void **state) {
     (void)state;
-    json_t *root = answer(sg_stepgauge("import", train, "-o", run_path, "--machine", "rtx-4090", "--json", NULL));
-    near(sg_json_number(root, "points_written"), 1);
+    json_t *root =
+        sg_said_answer(sg_stepgauge("import", train, "-o", run_path, "--machine", "rtx-4090", "--json", NULL), 0);
+    assert_close(sg_json_number(root, "points_written"), 1);
     json_decref(root);
-    root = answer(sg_stepgauge("import", rl, "-o", run_path, "--machine", "rtx-4090", "--envs", "64", "--steps-per-env",
-                               "4", "--json", NULL));
+    root = sg_said_answer(sg_stepgauge("import", rl, "-o", run_path, "--machine", "rtx-4090", "--envs", "64",
+                                       "--steps-per-env", "4", "--json", NULL),
+                          0);
     json_decref(root);
     sg_run run;
     sg_status status;
@@ -156,13 +148,13 @@ static void observed_points(void **state) {
     assert_int_equal(act->config.cameras, 1);
     assert_int_equal(act->config.image_height, 96);
     assert_int_equal(act->config.workers, 6);
-    near(act->q[SG_Q_STEP].median, 0.184);
-    near(act->q[SG_Q_UPDATE].median, 0.181);
+    assert_close(act->q[SG_Q_STEP].median, 0.184);
+    assert_close(act->q[SG_Q_UPDATE].median, 0.181);
     assert_non_null(strstr(act->gpu.name, "4090"));
     assert_non_null(strstr(run.machine.gpu, "4090"));
     assert_int_equal(ppo->config.envs, 64);
-    near(ppo->q[SG_Q_COLLECTION].median, 0.102);
-    near(ppo->q[SG_Q_ITERATION].median, 0.162);
+    assert_close(ppo->q[SG_Q_COLLECTION].median, 0.102);
+    assert_close(ppo->q[SG_Q_ITERATION].median, 0.162);
     sg_run_clear(&run);
     /* A fit needs something that was run here; observed points are never taken for that. */
     sg_said said = sg_stepgauge("fit", run_path, NULL);
@@ -180,9 +172,9 @@ static void fit_of_measured_and_observed(void **state) {
                                 path, "--quiet", NULL);
     if (said.status != 0) fail_msg("%s", said.err);
     sg_said_clear(&said);
-    json_decref(
-        answer(sg_stepgauge("import", plain, "--policy", "mlp", "--machine", "cpu", "-o", path, "--json", NULL)));
-    json_t *root = answer(sg_stepgauge("fit", path, "--json", NULL));
+    json_decref(sg_said_answer(
+        sg_stepgauge("import", plain, "--policy", "mlp", "--machine", "cpu", "-o", path, "--json", NULL), 0));
+    json_t *root = sg_said_answer(sg_stepgauge("fit", path, "--json", NULL), 0);
     bool told = false;
     size_t i, rows = 0;
     json_t *one;
@@ -196,7 +188,7 @@ static void fit_of_measured_and_observed(void **state) {
 
 static void configs_beside(void **state) {
     (void)state;
-    json_t *root = answer(sg_stepgauge("import", plain, "--json", NULL));
+    json_t *root = sg_said_answer(sg_stepgauge("import", plain, "--json", NULL), 0);
     json_t *log = json_array_get(json_object_get(root, "logs"), 0);
     assert_null(json_object_get(json_object_get(log, "config"), "policy"));
     json_t *last =
@@ -205,7 +197,7 @@ static void configs_beside(void **state) {
     json_decref(root);
     char config[96];
     (void)snprintf(config, sizeof config, "%s/a/train_config.json", scratch.path);
-    root = answer(sg_stepgauge("import", plain, "--train-config", config, "--json", NULL));
+    root = sg_said_answer(sg_stepgauge("import", plain, "--train-config", config, "--json", NULL), 0);
     log = json_array_get(json_object_get(root, "logs"), 0);
     assert_null(json_object_get(json_object_get(log, "config"), "policy"));
     last = json_array_get(json_object_get(log, "warnings"), json_array_size(json_object_get(log, "warnings")) - 1);

@@ -45,14 +45,6 @@ static int remove_files(void **state) {
     return 0;
 }
 
-static json_t *answer(sg_said said) {
-    if (said.status != 0) fail_msg("exit status %d: %s", said.status, said.err);
-    json_t *root = sg_said_json(&said);
-    sg_said_clear(&said);
-    assert_non_null(root);
-    return root;
-}
-
 static json_t *entry(const json_t *root, const char *cls, const char *device) {
     size_t i;
     json_t *one, *found = NULL;
@@ -95,7 +87,7 @@ static void check_schema(const json_t *root) {
 
 static void shipped(void **state) {
     (void)state;
-    json_t *root = answer(sg_stepgauge("validate", "--json", NULL));
+    json_t *root = sg_said_answer(sg_stepgauge("validate", "--json", NULL), 0);
     check_schema(root);
     const json_t *collectives = entry(root, "collectives", "all");
     assert_true(real(collectives, "n") >= 40 && real(collectives, "mean") < 0.04);
@@ -120,8 +112,9 @@ static size_t lines_of(const char *path, char *first, size_t bytes) {
 
 static void left_out_rows(void **state) {
     (void)state;
-    json_t *root = answer(sg_stepgauge("validate", "--collectives", good, "--cross-validate", "--folds", "4", "--rows",
-                                       rows_path, "--json", NULL));
+    json_t *root = sg_said_answer(sg_stepgauge("validate", "--collectives", good, "--cross-validate", "--folds", "4",
+                                               "--rows", rows_path, "--json", NULL),
+                                  0);
     check_schema(root);
     const json_t *all = entry(root, "collectives", "all");
     double n = real(all, "n");
@@ -134,11 +127,13 @@ static void left_out_rows(void **state) {
     assert_string_equal(first, "class,device,part,row,file,line,measured,predicted,low,high,roofline,skipped,cause\n");
     json_decref(root);
     /* ten rows of the device are fewer than its fit would like, and still of use */
-    root = answer(
-        sg_stepgauge("validate", "--collectives", good, "--cross-validate=rows", "--calibrate", "10", "--json", NULL));
+    root = sg_said_answer(
+        sg_stepgauge("validate", "--collectives", good, "--cross-validate=rows", "--calibrate", "10", "--json", NULL),
+        0);
     assert_true(real(entry(root, "collectives", "all"), "mean") < 0.2);
     json_decref(root);
-    root = answer(sg_stepgauge("validate", "--collectives", good, "--cross-validate", "devices", "--json", NULL));
+    root = sg_said_answer(
+        sg_stepgauge("validate", "--collectives", good, "--cross-validate", "devices", "--json", NULL), 0);
     assert_true(real(entry(root, "collectives", "all"), "n") == 0);
     assert_int_equal(json_array_size(json_object_get(root, "skipped")), 4 * 27);
     json_decref(root);
@@ -146,7 +141,8 @@ static void left_out_rows(void **state) {
 
 static void skipped(void **state) {
     (void)state;
-    json_t *root = answer(sg_stepgauge("validate", "--collectives", bad, "--rows", rows_path, "--json", NULL));
+    json_t *root =
+        sg_said_answer(sg_stepgauge("validate", "--collectives", bad, "--rows", rows_path, "--json", NULL), 0);
     check_schema(root);
     assert_int_equal(json_array_size(json_object_get(root, "skipped")), 7);
     assert_true(real(entry(root, "collectives", "all"), "n") == 1); /* 4096 ranks of a known machine */
@@ -202,12 +198,13 @@ static void fits_links(void **state) {
     (void)state;
     char machine[96];
     (void)snprintf(machine, sizeof machine, "%s/machine.h5", scratch.path);
-    json_t *root =
-        answer(sg_stepgauge("fit", "--collectives", good, "--machine", "a100-sxm-80gb", "-o", machine, "--json", NULL));
+    json_t *root = sg_said_answer(
+        sg_stepgauge("fit", "--collectives", good, "--machine", "a100-sxm-80gb", "-o", machine, "--json", NULL), 0);
     assert_true(real(root, "rows") == 108 && json_array_size(json_object_get(root, "by_ranks")) == 4);
     json_decref(root);
     /* the file of rows comes back as it was measured, from the machine file */
-    root = answer(sg_stepgauge("predict", "act", "--machine", machine, "--batch", "8", "--gpus", "8", "--json", NULL));
+    root = sg_said_answer(
+        sg_stepgauge("predict", "act", "--machine", machine, "--batch", "8", "--gpus", "8", "--json", NULL), 0);
     json_decref(root);
     sg_said said = sg_stepgauge("fit", "--collectives", good, NULL);
     assert_int_equal(said.status, 0);

@@ -104,6 +104,13 @@ json_t *sg_said_json(const sg_said *said) {
     return root;
 }
 
+json_t *sg_said_answer(sg_said said, int status) {
+    if (said.status != status) fail_msg("exit status %d instead of %d: %s", said.status, status, said.err);
+    json_t *root = sg_said_json(&said);
+    sg_said_clear(&said);
+    return root;
+}
+
 double sg_json_number(const json_t *root, const char *path) {
     char copy[256];
     (void)snprintf(copy, sizeof copy, "%s", path);

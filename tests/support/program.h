@@ -26,6 +26,8 @@ sg_running sg_stepgauge_start(const char *argument, ...);
 sg_said sg_running_wait(sg_running *running);
 /* stdout as JSON; fails the test when it is none. json_decref it. */
 json_t *sg_said_json(const sg_said *said);
+/* The same of a program that has ended with this status, else the test fails; clears `said`. */
+json_t *sg_said_answer(sg_said said, int status);
 /* Number at "a.b.c"; fails the test when there is none. */
 double sg_json_number(const json_t *root, const char *path);
 
