@@ -105,6 +105,7 @@ static void test_rows_that_cannot_be_predicted(void **state) {
             fail_msg("row %zu: '%s'", v.rows[i].line, v.rows[i].skipped);
         }
         assert_int_equal(v.rows[i].line, i + 2);
+        assert_string_equal(v.rows[i].device, strcmp(reasons[i], "Voodoo 2") == 0 ? "Voodoo 2" : "t4");
     }
     sg_validation_clear(&v);
     close_tables(&t);
