@@ -5,8 +5,8 @@
 #include "calibration/machine_file.h"
 #include "calibration/machine_match.h"
 #include "calibration/predict.h"
+#include "sim/durable_file.h"
 
-#include <errno.h>
 #include <gsl/gsl_sort.h>
 #include <gsl/gsl_statistics.h>
 #include <math.h>
@@ -234,17 +234,16 @@ static void write_parameter(FILE *file, const char *key, const sg_machine_parame
 }
 
 sg_code sg_kernel_fit_write(const char *path, const sg_kernel_fit *fit, sg_status *status) {
-    FILE *file = fopen(path, "w");
-    if (!file) return sg_fail(status, SG_BAD_INPUT, "%s: cannot be written: %s", path, strerror(errno));
+    sg_text_writer text;
+    sg_code code = sg_text_open(path, &text, status);
+    if (code) return code;
     const sg_machine *m = &fit->machine;
-    (void)fprintf(file, "# %s: fit to %s.\n", m->title, m->fitted_from);
-    write_facts(file, m);
-    if (m->tiles[SG_TILES_LINEAR].n && m->tiles[SG_TILES_BATCHED].n) write_tiles(file, m);
-    (void)fprintf(file, "parameters:\n");
+    (void)fprintf(text.file, "# %s: fit to %s.\n", m->title, m->fitted_from);
+    write_facts(text.file, m);
+    if (m->tiles[SG_TILES_LINEAR].n && m->tiles[SG_TILES_BATCHED].n) write_tiles(text.file, m);
+    (void)fprintf(text.file, "parameters:\n");
     for (int i = 0; i < SG_M_COUNT; i++)
-        if (m->p[i].value > 0 && m->p[i].source[0]) write_parameter(file, sg_machine_key((sg_machine_id)i), &m->p[i]);
-    bool failed = ferror(file) != 0;
-    if (fclose(file) != 0 || failed)
-        return sg_fail(status, SG_MACHINE, "%s: writing failed: %s", path, strerror(errno));
-    return SG_OK;
+        if (m->p[i].value > 0 && m->p[i].source[0])
+            write_parameter(text.file, sg_machine_key((sg_machine_id)i), &m->p[i]);
+    return sg_text_close(path, &text, status);
 }

@@ -1,6 +1,7 @@
 #include "calibration/shapes_file.h"
 
 #include "calibration/product_model.h"
+#include "sim/durable_file.h"
 
 #include <errno.h>
 #include <math.h>
@@ -158,17 +159,15 @@ static void write_shape(FILE *file, const sg_measured_shape *s, sg_tile_kind kin
 }
 
 sg_code sg_shapes_save(const char *path, const sg_machine *machine, const char *source, sg_status *status) {
-    FILE *file = fopen(path, "w");
-    if (!file) return sg_fail(status, SG_BAD_INPUT, "%s: cannot be written: %s", path, strerror(errno));
+    sg_text_writer text;
+    sg_code code = sg_text_open(path, &text, status);
+    if (code) return code;
     size_t n = 0;
     const sg_measured_shape *shapes = sg_measured_shapes(machine->measured, &n);
-    (void)fprintf(file, "# %s\nparameters %.6f\n", source, parameters_of(machine));
+    (void)fprintf(text.file, "# %s\nparameters %.6f\n", source, parameters_of(machine));
     for (int k = 0; k < SG_TILE_KIND_COUNT; k++)
         for (size_t i = 0; i < n; i++)
             if (shapes[i].shape.family == sg_product_family((sg_tile_kind)k))
-                write_shape(file, &shapes[i], (sg_tile_kind)k);
-    bool failed = ferror(file) != 0;
-    if (fclose(file) != 0 || failed)
-        return sg_fail(status, SG_MACHINE, "%s: writing failed: %s", path, strerror(errno));
-    return SG_OK;
+                write_shape(text.file, &shapes[i], (sg_tile_kind)k);
+    return sg_text_close(path, &text, status);
 }

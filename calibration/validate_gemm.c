@@ -46,7 +46,10 @@ static sg_validated describe(const table *t, const device *d, const sg_product_r
     (void)snprintf(v.device, sizeof v.device, "%.63s", d && !d->missing[0] ? d->sheet.name : row->device);
     (void)snprintf(v.part, sizeof v.part, "%s", row->product.kind == SG_TILES_LINEAR ? "linear" : "bmm");
     (void)snprintf(v.file, sizeof v.file, "%.63s", file_of(t->file->path));
-    if (row->seconds > 0) sg_product_row_name(row, v.row, sizeof v.row);
+    if (row->seconds > 0)
+        sg_product_row_name(row, v.row, sizeof v.row);
+    else /* its sizes are none */
+        (void)snprintf(v.row, sizeof v.row, "line %zu", row->line);
     v.measured = row->seconds;
     return v;
 }

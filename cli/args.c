@@ -204,10 +204,10 @@ static sg_code parse_real(const sg_arg *arg, const char *text, double *out, sg_s
     double value = strtod(text, &end);
     if (end == text || *end || !isfinite(value))
         return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': a number is expected", arg->name, text);
-    if (value < arg->low)
-        return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': must be at least %g", arg->name, text, arg->low);
     if (arg->type == ARG_POSITIVE && value <= 0)
         return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': must be more than 0", arg->name, text);
+    if (value < arg->low)
+        return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': must be at least %g", arg->name, text, arg->low);
     *out = value;
     return SG_OK;
 }

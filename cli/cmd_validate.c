@@ -131,6 +131,9 @@ static sg_code options_of(const sg_args *args, char folder[SG_PATH_BYTES], sg_va
         return sg_fail(status, SG_BAD_INPUT, "--folds %lld: at most 1000 parts", (long long)args->folds);
     if (args->calibrate > 1000000)
         return sg_fail(status, SG_BAD_INPUT, "--calibrate %lld: at most 1000000 rows", (long long)args->calibrate);
+    if (args->calibrate > 0 && !args->cross_validate)
+        return sg_fail(status, SG_BAD_INPUT,
+                       "--calibrate says what a fit may see of a device: give --cross-validate rows or devices too");
     *options = (sg_validate_options){
         .config_dir = folder,
         .interval = args->interval > 0 ? args->interval : 0.9,

@@ -177,6 +177,7 @@ static void refusals(void **state) {
     refused(sg_stepgauge("validate", good, NULL), "by kind");
     refused(sg_stepgauge("validate", "--collectives", NULL), "needs a value");
     refused(sg_stepgauge("validate", "--cross-validate", "columns", NULL), "rows or devices");
+    refused(sg_stepgauge("validate", "--calibrate", "10", NULL), "give --cross-validate");
     refused(sg_stepgauge("validate", "--folds", "1", NULL), "at least 2");
     refused(sg_stepgauge("validate", "--folds", "5000", NULL), "at most 1000");
     refused(sg_stepgauge("validate", "--json", "--markdown", NULL), "leave out one");
