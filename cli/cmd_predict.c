@@ -62,7 +62,7 @@ static void print_prediction(const sg_prediction *p, const sg_request *r, const 
     double interval = args->interval > 0 ? args->interval : 0.9;
     printf("%s as %s, batch %lld, on %s (%s)\n", r->name, sg_framework_name(r->policy.framework), (long long)p->batch,
            m->title[0] ? m->title : m->name, m->name);
-    printf("  figure                 value        (%.0f %% interval, evidence)\n", 100 * interval);
+    printf("  figure                 value        (%.10g %% interval, evidence)\n", 100 * interval);
     sg_show_figure("step_s", &p->step_s, sg_show_seconds);
     sg_show_figure("  dataloading_s", &p->dataloading_s, sg_show_seconds);
     sg_show_figure("  preprocessing_s", &p->preprocessing_s, sg_show_seconds);

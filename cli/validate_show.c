@@ -135,7 +135,7 @@ static void head(const sg_validating *v, bool markdown) {
     printf("%s", said[v->options.left_out]);
     if (v->options.left_out == SG_LEFT_OUT_ROWS) printf(" (one of %d)", v->options.folds);
     if (v->options.calibration_rows) printf("; the fit saw %d rows of the device", v->options.calibration_rows);
-    printf(".\nErrors are |predicted / measured - 1|; covered: measured inside the %.0f %% interval; under: predicted "
+    printf(".\nErrors are |predicted / measured - 1|; covered: measured inside the %.10g %% interval; under: predicted "
            "less than measured;\nroofline: mean error of FLOP / peak or bytes / bandwidth, whichever is longer, on the "
            "same rows%s\n\n",
            100 * v->options.interval, markdown ? "." : ". (+n): rows that were not predicted.");

@@ -186,6 +186,16 @@ static void refusals(void **state) {
     refused(sg_stepgauge("plan", "act", "--folds", "3", NULL), "validate");
 }
 
+static void states_the_interval_as_given(void **state) {
+    (void)state;
+    sg_said said = sg_stepgauge("validate", "--interval", "0.999", NULL);
+    assert_non_null(strstr(said.out, "inside the 99.9 % interval"));
+    sg_said_clear(&said);
+    said = sg_stepgauge("predict", "mlp", "--machine", "l4", "--interval", "0.999", NULL);
+    assert_non_null(strstr(said.out, "(99.9 % interval"));
+    sg_said_clear(&said);
+}
+
 static void markdown(void **state) {
     (void)state;
     sg_said said = sg_stepgauge("validate", "--collectives", good, "--cross-validate", "--markdown", NULL);
@@ -218,8 +228,12 @@ static void fits_links(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(shipped),  cmocka_unit_test(left_out_rows),
-                                       cmocka_unit_test(skipped),  cmocka_unit_test(refusals),
-                                       cmocka_unit_test(markdown), cmocka_unit_test(fits_links)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(shipped),
+                                       cmocka_unit_test(left_out_rows),
+                                       cmocka_unit_test(skipped),
+                                       cmocka_unit_test(refusals),
+                                       cmocka_unit_test(states_the_interval_as_given),
+                                       cmocka_unit_test(markdown),
+                                       cmocka_unit_test(fits_links)};
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }
