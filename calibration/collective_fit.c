@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "calibration/least_squares.h"
-#include "calibration/validate.h"
+#include "calibration/validate/validate.h"
 #include "kernels/virtual/price.h"
 
 enum { LAW = 5, PER_RANKS = 3 };

@@ -1,6 +1,6 @@
 /* Machine files: the machine and its laws. */
 #include "calibration/fit.h"
-#include "calibration/machine_group.h"
+#include "calibration/machine/machine_group.h"
 #include "sim/field_tree.h"
 
 #include <math.h>

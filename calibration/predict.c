@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibration/framework_file.h"
+#include "calibration/machine/framework_file.h"
 #include "calibration/predict_work.h"
 
 /* A steady iteration of a training and its prices on the machines that were asked for lately. */

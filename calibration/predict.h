@@ -6,7 +6,7 @@
 #include "models/policy.h"
 
 struct sg_fit;               /* calibration/fit.h */
-struct sg_framework_numbers; /* calibration/framework_file.h */
+struct sg_framework_numbers; /* calibration/machine/framework_file.h */
 
 typedef struct sg_predict_options {
     double interval;                                /* 0 = 0.9 */

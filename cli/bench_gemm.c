@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "calibration/machine_match.h"
+#include "calibration/machine/machine_match.h"
 #include "calibration/predict.h"
 
 static const char *const computes[] = {"f32", "tf32", "bf16", "f16"};

@@ -1,6 +1,6 @@
 /* fit: a machine and laws from a run file, a probe of the framework, and training logs. */
 #include "calibration/log/log.h"
-#include "calibration/machine_match.h"
+#include "calibration/machine/machine_match.h"
 #include "cli/commands.h"
 #include "cli/fitting.h"
 #include "cli/measuring.h"

@@ -1,6 +1,6 @@
 /* validate: predictions beside published and field measurements. */
 #include "calibration/config_dir.h"
-#include "calibration/product_rows.h"
+#include "calibration/kernels/product_rows.h"
 #include "cli/commands.h"
 #include "cli/show.h"
 #include "cli/validating.h"

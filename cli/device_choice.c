@@ -1,7 +1,7 @@
 #include "cli/device_choice.h"
 
-#include "calibration/framework_file.h"
-#include "calibration/machine_match.h"
+#include "calibration/machine/framework_file.h"
+#include "calibration/machine/machine_match.h"
 #include "calibration/predict.h"
 #include "kernels/module.h"
 #include "kernels/nvidia/driver.h"

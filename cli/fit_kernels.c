@@ -1,6 +1,6 @@
 /* fit --kernels: a machine from tables of kernels that were measured alone on it. */
-#include "calibration/kernel_fit.h"
-#include "calibration/shapes_file.h"
+#include "calibration/kernels/kernel_fit.h"
+#include "calibration/machine/shapes_file.h"
 #include "cli/fitting.h"
 
 #include <math.h>

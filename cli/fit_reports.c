@@ -1,5 +1,5 @@
 /* fit --reports: priors from published trainings. */
-#include "calibration/report_fit.h"
+#include "calibration/reports/report_fit.h"
 #include "cli/fitting.h"
 #include "sim/durable_file.h"
 

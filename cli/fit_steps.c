@@ -1,6 +1,6 @@
 /* fit --steps: the clock that GPUs sustain over whole steps, from measured ones. */
 #include "calibration/config_dir.h"
-#include "calibration/step_clock.h"
+#include "calibration/steps/step_clock.h"
 #include "cli/fitting.h"
 #include "sim/durable_file.h"
 

@@ -2,7 +2,7 @@
 #ifndef SG_CLI_VALIDATING_H
 #define SG_CLI_VALIDATING_H
 
-#include "calibration/validate.h"
+#include "calibration/validate/validate.h"
 #include "cli/args.h"
 
 #include <jansson.h>

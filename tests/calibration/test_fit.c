@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "calibration/fit.h"
-#include "calibration/machine_group.h"
+#include "calibration/machine/machine_group.h"
 #include "calibration/predict.h"
 #include "calibration/work.h"
 #include "sim/durable_file.h"

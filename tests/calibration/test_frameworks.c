@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "calibration/framework_file.h"
+#include "calibration/machine/framework_file.h"
 #include "calibration/predict.h"
 #include "tests/support/scratch.h"
 

@@ -12,11 +12,11 @@
 #include <unistd.h>
 
 #include "calibration/config_dir.h"
-#include "calibration/kernel_fit.h"
+#include "calibration/kernels/kernel_fit.h"
+#include "calibration/kernels/product_prior.h"
+#include "calibration/machine/shapes_file.h"
 #include "calibration/predict.h"
-#include "calibration/product_prior.h"
-#include "calibration/shapes_file.h"
-#include "calibration/validate.h"
+#include "calibration/validate/validate.h"
 
 #define CONFIGS SG_SOURCE_DIR "/configs"
 

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "calibration/kernel_fit_rows.h"
+#include "calibration/kernels/kernel_fit_rows.h"
 #include "calibration/predict.h"
 #include "tests/support/noise.h"
 #include "tests/support/priced.h"

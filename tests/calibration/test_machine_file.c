@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "calibration/config_dir.h"
-#include "calibration/framework_file.h"
-#include "calibration/machine_file.h"
-#include "calibration/machine_group.h"
+#include "calibration/machine/framework_file.h"
+#include "calibration/machine/machine_file.h"
+#include "calibration/machine/machine_group.h"
 
 static const char *const CONFIGS = SG_SOURCE_DIR "/configs";
 

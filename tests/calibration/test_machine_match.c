@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "calibration/config_dir.h"
-#include "calibration/machine_match.h"
+#include "calibration/machine/machine_match.h"
 
 #define CONFIGS SG_SOURCE_DIR "/configs"
 static const double GIB = 0x1p30;

@@ -13,7 +13,7 @@
 #include <jansson.h>
 
 #include "calibration/fit.h"
-#include "calibration/framework_file.h"
+#include "calibration/machine/framework_file.h"
 #include "calibration/predict.h"
 #include "models/training.h"
 #include "sim/measure.h"

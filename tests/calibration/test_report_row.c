@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibration/report_row.h"
+#include "calibration/reports/report_row.h"
 #include "tests/support/scratch.h"
 
 /* Cells by column name, "name=value|name=value"; the row is read from a real file. */

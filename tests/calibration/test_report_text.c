@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "calibration/report_text.h"
+#include "calibration/reports/report_text.h"
 
 static void folds(void **state) {
     (void)state;

@@ -12,10 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "calibration/kernel_rows.h"
-#include "calibration/machine_match.h"
+#include "calibration/kernels/kernel_rows.h"
+#include "calibration/machine/machine_match.h"
 #include "calibration/predict.h"
-#include "calibration/validate.h"
+#include "calibration/validate/validate.h"
 #include "tests/support/noise.h"
 
 #define CONFIGS SG_SOURCE_DIR "/configs"

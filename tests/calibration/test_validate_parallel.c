@@ -1,6 +1,6 @@
 /* GPT trainings on groups of GPUs: the closed form's parts, its fit, and which rows are predicted. */
-#include "calibration/gpt_step.h"
-#include "calibration/validate.h"
+#include "calibration/steps/gpt_step.h"
+#include "calibration/validate/validate.h"
 #include "tests/support/scratch.h"
 
 #include <math.h>

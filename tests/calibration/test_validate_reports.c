@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibration/report_case.h"
-#include "calibration/report_fit.h"
-#include "calibration/validate.h"
+#include "calibration/reports/report_case.h"
+#include "calibration/reports/report_fit.h"
+#include "calibration/validate/validate.h"
 #include "tests/support/scratch.h"
 
 static const char *const CONFIGS = SG_SOURCE_DIR "/configs";

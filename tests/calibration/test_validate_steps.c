@@ -1,7 +1,7 @@
 /* Whole transformer steps beside predictions: which rows can be set up, what lies inside the measured part, and that a GPU's
  * clock is learnt from its other rows alone. */
-#include "calibration/step_clock.h"
-#include "calibration/validate.h"
+#include "calibration/steps/step_clock.h"
+#include "calibration/validate/validate.h"
 #include "tests/support/scratch.h"
 
 #include <math.h>

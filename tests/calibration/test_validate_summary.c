@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibration/validate.h"
+#include "calibration/validate/validate.h"
 
 static sg_validated row(sg_validate_class cls, const char *device, const char *part, double measured,
                         double predicted) {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "calibration/fit.h"
-#include "calibration/machine_group.h"
+#include "calibration/machine/machine_group.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,7 +2,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "calibration/machine_file.h"
+#include "calibration/machine/machine_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

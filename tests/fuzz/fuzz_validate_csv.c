@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "calibration/validate.h"
+#include "calibration/validate/validate.h"
 #include "tests/fuzz/memory_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

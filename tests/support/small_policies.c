@@ -153,7 +153,7 @@ static const pair TOKENS[] = {
 
 #define DIFFUSION_SIZES                                                                                                \
     {"cameras", "2"}, {"image_height", "32"}, {"image_width", "64"}, {"state_dim", "3"}, {"action_dim", "2"},          \
-        {"backbone_width", "1"}, {"spatial_softmax_num_keypoints", "3"}, {"down_dims", "4,6"}, {"n_groups", "2"},     \
+        {"backbone_width", "1"}, {"spatial_softmax_num_keypoints", "3"}, {"down_dims", "4,6"}, {"n_groups", "2"},      \
         {"kernel_size", "3"}, {"horizon", "4"}, {"diffusion_step_embed_dim", "4"}, {                                   \
         "num_train_timesteps", "10"                                                                                    \
     }

@@ -19,7 +19,7 @@ typedef enum sg_small {
     SG_SMALL_PPO_UNCLIPPED, /* the value's change is not clipped; a wider critic, a shorter horizon: it can be learnt */
     SG_SMALL_MLP,
     SG_SMALL_TRANSFORMER,
-    SG_SMALL_TOKENS, /* transformer over tokens, RMS norm, silu, dropout, L1 */
+    SG_SMALL_TOKENS,          /* transformer over tokens, RMS norm, silu, dropout, L1 */
     SG_SMALL_DIFFUSION,       /* two cameras, batch norm */
     SG_SMALL_DIFFUSION_GROUP, /* group norm, one encoder, cut frames, masked loss, shift only */
     SG_SMALL_BERT,
