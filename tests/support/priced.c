@@ -16,6 +16,7 @@ sg_machine sg_sheet(const char *name) {
     sg_machine m;
     sg_status status = {0};
     if (sg_machine_load(name, SG_SOURCE_DIR "/configs", &m, &status)) fail_msg("%s", status.text);
+    sg_machine_clear(&m);
     return m;
 }
 
