@@ -31,8 +31,8 @@ enum { SAMPLES = sizeof samples / sizeof *samples, FRAMEWORKS = 2, MOST_POINTS =
 /* Their ops differ; those of other profiles are one of theirs. */
 static const sg_framework frameworks[FRAMEWORKS] = {SG_FRAMEWORK_PYTORCH_EAGER, SG_FRAMEWORK_NATIVE};
 
-/* A point takes warm-up, one counted iteration and up to three in which each op is timed. */
-static const double DEFAULT_BUDGET_S = 120, ITERATIONS_OF_A_POINT = 6;
+/* A point takes one iteration of warm-up, a counted one and one to three in which each op is timed. */
+static const double DEFAULT_BUDGET_S = 120, ITERATIONS_OF_A_POINT = 3.5;
 
 typedef struct session {
     const sg_args *args;
@@ -76,7 +76,7 @@ static sg_code measure_one(session *s, const sample *one, sg_framework framework
                                        .settings = one->settings,
                                        .n_settings = one->n_settings};
     sg_measure_options options = sg_measuring_options(s->args, &s->choice, s->stop, &s->progress);
-    options.min_iterations = options.max_iterations = 1;
+    options.min_iterations = options.max_iterations = options.warmup = 1;
     options.time_budget_s = left_s > 0 ? left_s : 1;
     sg_point *point = &s->points[s->run.n_points];
     sg_code code = sg_measure(&request, &options, point, status);
