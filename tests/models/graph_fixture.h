@@ -18,6 +18,14 @@
         __VA_ARGS__                                                                                                    \
     }
 
+static const sg_optimizer_spec ADAMW = {.decoupled_weight_decay = true,
+                                        .lr = 1e-3,
+                                        .beta1 = 0.9,
+                                        .beta2 = 0.999,
+                                        .eps = 1e-8,
+                                        .weight_decay = 0.01,
+                                        .clip_norm = 10};
+
 static inline sg_graph *new_graph(sg_framework framework, sg_device_class device_class) {
     sg_profile profile = sg_profile_make(framework, device_class);
     sg_status status = {0};

@@ -4,14 +4,6 @@
 
 #include <stdio.h>
 
-static const sg_optimizer_spec ADAMW = {.decoupled_weight_decay = true,
-                                        .lr = 1e-3,
-                                        .beta1 = 0.9,
-                                        .beta2 = 0.999,
-                                        .eps = 1e-8,
-                                        .weight_decay = 0.01,
-                                        .clip_norm = 10};
-
 static sg_code build(sg_training **t, sg_status *status) {
     sg_profile profile = sg_profile_make(SG_FRAMEWORK_PYTORCH_EAGER, SG_DEVICE_CLASS_CUDA);
     sg_graph *g = sg_graph_new(&profile, 2, 1, 1, status);
