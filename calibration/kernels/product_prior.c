@@ -101,13 +101,3 @@ sg_code sg_product_prior_fit(sg_product_group *groups, size_t n, const sg_produc
     free(e);
     return code;
 }
-
-void sg_product_prior_apply(const sg_product_prior *prior, sg_machine *m) {
-    for (size_t i = 0; i < SG_PRODUCT_TERMS; i++) {
-        if (!isfinite(prior->mean[i])) continue;
-        sg_machine_id id = sg_product_term(i);
-        sg_machine_parameter *p = &m->p[id];
-        p->value = sg_product_value(id, prior->mean[i]);
-        p->log_sd = sqrt(prior->covariance[i * SG_PRODUCT_TERMS + i]) * sg_product_slope(id, p->value);
-    }
-}

@@ -19,7 +19,5 @@ void sg_product_prior_before(sg_product_prior *prior);
 /* groups[i].machine gets the device's own fitted values. */
 sg_code sg_product_prior_fit(sg_product_group *groups, size_t n, const sg_product_prior *start, sg_product_prior *prior,
                              sg_status *status);
-/* The prior's means as a machine's values, with their log_sd. Terms that the prior does not know stay as they are. */
-void sg_product_prior_apply(const sg_product_prior *prior, sg_machine *machine);
 
 #endif
