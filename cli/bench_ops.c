@@ -2,11 +2,11 @@
 
 #include "cli/interrupt.h"
 #include "cli/measuring.h"
+#include "sim/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Layers of one kind have the same shapes: one of each is enough. Two batches, so that those between are joined. */
 typedef struct sample {
@@ -46,12 +46,6 @@ typedef struct session {
     size_t left_out;
 } session;
 
-static double now_s(void) {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Seconds that a point will take, from the same policy's smaller batch; 0 where none was measured. */
 static double expected_s(const session *s, const sample *one, sg_framework framework) {
     for (size_t i = s->run.n_points; i-- > 0 && one->batch > 1;) {
@@ -64,7 +58,7 @@ static double expected_s(const session *s, const sample *one, sg_framework frame
 }
 
 static sg_code measure_one(session *s, const sample *one, sg_framework framework, sg_status *status) {
-    double left_s = s->end_s - now_s();
+    double left_s = s->end_s - sg_clock_s();
     if (s->run.n_points && (left_s <= 0 || expected_s(s, one, framework) > left_s)) {
         s->left_out++;
         return SG_OK;
@@ -124,7 +118,7 @@ int sg_bench_ops(const sg_args *args) {
     s->args = args;
     s->stop = sg_interrupt_flag();
     s->run.points = s->points;
-    s->end_s = now_s() + (args->time_budget_s > 0 ? args->time_budget_s : DEFAULT_BUDGET_S);
+    s->end_s = sg_clock_s() + (args->time_budget_s > 0 ? args->time_budget_s : DEFAULT_BUDGET_S);
     sg_machine_describe(&s->run.machine);
     s->progress = sg_progress_start(args);
     sg_code code = measure_all(s, &status);

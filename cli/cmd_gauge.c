@@ -4,12 +4,12 @@
 #include "cli/interrupt.h"
 #include "cli/measuring.h"
 #include "cli/planning.h"
+#include "sim/clock.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const double DEFAULT_BUDGET_S = 100;  /* with fitting and start-up the whole stays under two minutes */
 static const int64_t DEFAULT_STEPS = 100000; /* LeRobot's default `steps` */
@@ -26,12 +26,6 @@ typedef struct gauging {
     sg_progress progress;
     double end_s; /* when measuring must be over */
 } gauging;
-
-static double now_s(void) {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static bool key_is(const sg_setting *s, const char *key) {
     return strcmp(s->name, key) == 0;
@@ -90,7 +84,7 @@ static double width(const sg_point *p) {
 /* Each size once. A size that would not end in time, or does not fit in memory, is left out. */
 static sg_code first_round(gauging *g, sg_status *status) {
     for (int i = 0; i < SIZES && !*g->stop; i++) {
-        double left_s = g->end_s - now_s(), per_unit = 0;
+        double left_s = g->end_s - sg_clock_s(), per_unit = 0;
         if (g->run.n_points) {
             const sg_point *last = &g->run.points[g->run.n_points - 1];
             per_unit = step_s(last) / (double)(g->ppo ? last->config.envs : last->config.batch);
@@ -112,7 +106,7 @@ static sg_code refine(gauging *g, sg_status *status) {
         sg_point *widest = &g->run.points[0];
         for (size_t i = 1; i < g->run.n_points; i++)
             if (width(&g->run.points[i]) > width(widest)) widest = &g->run.points[i];
-        double left_s = g->end_s - now_s();
+        double left_s = g->end_s - sg_clock_s();
         if (width(widest) < 0.02 || 8 * step_s(widest) > left_s) return SG_OK;
         sg_point again;
         int64_t size = g->ppo ? widest->config.envs : widest->config.batch;
@@ -142,7 +136,7 @@ static sg_code measure(gauging *g, sg_status *status) {
     if (!g->run.points) return sg_fail_memory(status, SIZES * sizeof *g->run.points, "measured points");
     sg_machine_describe(&g->run.machine);
     double budget_s = g->args->time_budget_s > 0 ? g->args->time_budget_s : DEFAULT_BUDGET_S;
-    g->end_s = now_s() + budget_s;
+    g->end_s = sg_clock_s() + budget_s;
     g->progress = sg_progress_start(g->args);
     sg_code code = first_round(g, status);
     if (code == SG_OK && g->run.n_points) code = refine(g, status);

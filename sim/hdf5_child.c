@@ -1,3 +1,4 @@
+#include "sim/clock.h"
 #include "sim/hdf5_image.h"
 #include "sim/user_block.h"
 
@@ -11,7 +12,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -103,18 +103,12 @@ static void child_main(int out, const void *image, size_t n, size_t flat_limit) 
     _exit(sent ? 0 : 1);
 }
 
-static double now_s(void) {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Reads until the child closes its end; false when it takes longer than wall_s or sends more than it may. */
 static bool receive(int in, sg_bytes *message, double wall_s) {
-    double end = now_s() + wall_s;
+    double end = sg_clock_s() + wall_s;
     unsigned char piece[65536];
     for (;;) {
-        double left = end - now_s();
+        double left = end - sg_clock_s();
         if (left <= 0) return false;
         struct pollfd ready = {.fd = in, .events = POLLIN};
         int n_ready = poll(&ready, 1, (int)(left * 1000) + 1);
