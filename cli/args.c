@@ -345,7 +345,7 @@ static sg_code check_read(const sg_args *args, sg_status *status) {
                        command);
     if (strcmp(command, "validate") == 0 && args->positional.n)
         return sg_fail(status, SG_BAD_INPUT,
-                       "'validate' takes its files by kind: put an option such as --%s before '%.64s'", "collectives",
+                       "'validate' takes its files by kind: put an option such as --collectives before '%.64s'",
                        args->positional.value[0]);
     if (args->markdown && args->json)
         return sg_fail(status, SG_BAD_INPUT,
