@@ -217,8 +217,8 @@ static void failed_init(const char *visible, sg_nvidia_driver *d) {
         return;
     case CUDA_STUB_LIBRARY:
         tell(d, SG_DRIVER_NO_LIBRARY,
-             "libcuda.so.1 in the library path is the toolkit's placeholder for linking: take .../stubs out of "
-             "LD_LIBRARY_PATH");
+             "libcuda.so.1 in the library path is the toolkit's, made to link against and not to run: take .../stubs "
+             "out of LD_LIBRARY_PATH");
         return;
     case CUDA_DEVICE_UNAVAILABLE:
         tell(d, SG_DRIVER_FAILS,
