@@ -6,6 +6,13 @@
 /* Compute and memory time of one product overlap, so the larger decides; near equality both show. 8 keeps the join within
  * 9 % of max() and makes the price differentiable for fits. */
 static const double JOIN_POWER = 8;
+/* Where the machine does not say (kernel tables of 8 GPU models). */
+static const double WAVE_SHARE = 0.88;
+
+double sg_wave_share(const sg_machine *m) {
+    double share = m->p[SG_M_WAVE_SHARE].value;
+    return share > 0 ? fmin(share, 1) : WAVE_SHARE;
+}
 
 void sg_priced_add(sg_priced *to, const sg_priced *term, double weight) {
     for (int i = 0; i < SG_M_COUNT; i++) to->by_log[i] += weight * term->by_log[i];

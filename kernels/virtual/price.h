@@ -23,6 +23,9 @@ sg_code sg_price_need(const sg_machine *machine, const sg_op *op, sg_machine_id 
 /* What every product needs: the rate of its precision, element-wise efficiency, kernel start. */
 sg_code sg_price_needs_product(const sg_machine *machine, const sg_op *op, sg_status *status);
 
+/* Of the SMs' idle time in a last wave: the share that is lost. */
+double sg_wave_share(const sg_machine *machine);
+
 /* Bandwidth-bound ops, with KERNEL_FLOOR_S per launch on top; alone: with EVENT_x_S instead. */
 sg_code sg_price_rows(const sg_machine *machine, const sg_op *op, const sg_cost *cost, bool alone, sg_priced *price,
                       sg_status *status);

@@ -12,8 +12,6 @@
  * PyTorch), and what the smaller one's arithmetic takes against the larger's: half of the reuse of keys. */
 static const struct { double rows, cost; } tiles[] = {{128, 1}, {64, 1.15}};
 enum { TILES = sizeof tiles / sizeof *tiles };
-/* As in products: of the SMs' idle time in a last wave that is lost. */
-static const double WAVE_SHARE = 0.88;
 
 static double padded_head(double d) {
     static const double known[] = {32, 64, 128, 256};
@@ -30,7 +28,7 @@ typedef struct occupancy {
 static occupancy occupancy_of(const sg_machine *m, double blocks, double rows, double head) {
     occupancy best = {.factor = 1};
     if (m->units <= 0 || strcmp(m->device_class, "cuda") != 0 || !(rows > 0) || !(head > 0)) return best;
-    double share = m->p[SG_M_WAVE_SHARE].value > 0 ? fmin(m->p[SG_M_WAVE_SHARE].value, 1) : WAVE_SHARE;
+    double share = sg_wave_share(m);
     best.factor = INFINITY;
     for (int t = 0; t < TILES; t++) {
         double x = blocks * ceil(rows / tiles[t].rows) / m->units;

@@ -48,8 +48,6 @@ static const struct {
 enum { TILES = sizeof tiles / sizeof *tiles };
 /* Parts of a contraction that blocks may divide among them, and the least that remains for each. */
 enum { MOST_PARTS = 64, LEAST_PART = 256 };
-/* Of the SMs' idle time in a last wave that is lost, where the machine does not say (kernel tables of 8 GPU models). */
-static const double WAVE_SHARE = 0.88;
 
 typedef struct occupancy {
     double factor;        /* time / time with every SM at work on outputs alone */
@@ -57,14 +55,10 @@ typedef struct occupancy {
     double parts;
 } occupancy;
 
-static double wave_share_of(const sg_machine *m) {
-    return m->p[SG_M_WAVE_SHARE].value > 0 ? fmin(m->p[SG_M_WAVE_SHARE].value, 1) : WAVE_SHARE;
-}
-
 static occupancy occupancy_of(const sg_machine *machine, const shape *s) {
     occupancy best = {.factor = 1, .parts = 1};
     if (machine->units <= 0 || strcmp(machine->device_class, "cuda") != 0) return best;
-    double share = wave_share_of(machine), units = machine->units;
+    double share = sg_wave_share(machine), units = machine->units;
     best.factor = INFINITY;
     for (int t = 0; t < TILES; t++)
         for (int parts = 1; parts <= MOST_PARTS; parts *= 2) {
