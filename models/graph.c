@@ -135,10 +135,6 @@ sg_dtype sg_float(const sg_graph *g) {
     return g->profile.float_dtype;
 }
 
-int64_t sg_graph_batch(const sg_graph *g) {
-    return g->batch;
-}
-
 sg_training *sg_graph_training(sg_graph *g) {
     return g->training;
 }

@@ -22,7 +22,6 @@ typedef struct sg_profile {
     bool channels_last;     /* images in NHWC */
     bool fused_norms;       /* RMSNorm and frozen batch norm as one op / folded into the convolution */
     bool fused_activation;  /* bias, activation and residual inside MATMUL and CONV */
-    bool fused_attention;   /* ATTENTION where the policy uses SDPA */
     bool foreach_optimizer; /* FOREACH lists; false: one tensor after another */
     bool fused_optimizer;   /* ADAMW */
     bool int64_pool_index;
@@ -56,7 +55,6 @@ sg_graph *sg_graph_new(const sg_profile *profile, int64_t batch, int64_t accumul
                        sg_status *status);
 void sg_graph_free(sg_graph *g);
 const sg_profile *sg_graph_profile(const sg_graph *g);
-int64_t sg_graph_batch(const sg_graph *g);
 /* The dtype of what the framework calls float: weights, inputs, noise. sg_param and sg_input_tensor take fp32 to mean it. */
 sg_dtype sg_float(const sg_graph *g);
 /* The training under construction, for fields that a family sets (policy, cameras, loss, envs ...). */

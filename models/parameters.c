@@ -13,7 +13,6 @@ sg_profile sg_profile_make(sg_framework framework, sg_device_class device_class)
         .channels_last = !eager,
         .fused_norms = !eager,
         .fused_activation = !eager,
-        .fused_attention = true,
         .foreach_optimizer = eager && cuda && !whole,
         .fused_optimizer = !eager || whole,
         .int64_pool_index = eager,

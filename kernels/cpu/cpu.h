@@ -111,7 +111,4 @@ static inline uint64_t sg_align(uint64_t bytes) {
     return (bytes + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN;
 }
 
-/* alpha of an element-wise op: the attribute, or Adam's bias corrections from the step. */
-double sg_alpha_at(const sg_attrs *attrs, const sg_launch *launch);
-
 #endif

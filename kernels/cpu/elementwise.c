@@ -209,10 +209,18 @@ static void work(void *context, int64_t begin, int64_t end, int thread) {
     }
 }
 
+/* alpha of an element-wise op: the attribute, or Adam's bias corrections from the step. */
+static double alpha_at(const sg_attrs *attrs, const sg_launch *launch) {
+    double step = (double)launch->step;
+    if (attrs->flags & SG_STEP_SIZE) return -attrs->lr / (1 - pow(attrs->beta1, step));
+    if (attrs->flags & SG_STEP_SQRT) return sqrt(1 - pow(attrs->beta2, step));
+    return attrs->alpha;
+}
+
 static sg_code run_elementwise(const sg_call *call) {
     const elementwise *e = call->plan->state;
     const sg_attrs *attrs = &call->plan->op.attrs;
-    job job = {.call = call, .e = e, .alpha = sg_alpha_at(attrs, call->launch), .beta = attrs->beta};
+    job job = {.call = call, .e = e, .alpha = alpha_at(attrs, call->launch), .beta = attrs->beta};
     if (attrs->flags & SG_SCALAR_TENSOR && call->plan->op.kind == SG_OP_FOREACH) {
         int last = call->plan->op.n_in - 1;
         job.alpha = sg_scalar_load((sg_dtype)sg_in(call->plan, last)->dtype, sg_in_at(call, last));
@@ -326,11 +334,4 @@ sg_code sg_prepare_elementwise(sg_device *device, sg_plan *plan, sg_status *stat
     }
     e->total = e->first[count];
     return SG_OK;
-}
-
-double sg_alpha_at(const sg_attrs *attrs, const sg_launch *launch) {
-    double step = (double)launch->step;
-    if (attrs->flags & SG_STEP_SIZE) return -attrs->lr / (1 - pow(attrs->beta1, step));
-    if (attrs->flags & SG_STEP_SQRT) return sqrt(1 - pow(attrs->beta2, step));
-    return attrs->alpha;
 }

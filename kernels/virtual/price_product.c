@@ -7,7 +7,8 @@ sg_compute sg_product_mode(const sg_machine *m, sg_compute compute) {
     return compute == SG_COMPUTE_TF32 && !m->tf32 ? SG_COMPUTE_F32 : compute;
 }
 
-sg_product sg_product_of(const sg_op *op, const sg_cost *cost) {
+/* op: a MATMUL. */
+static sg_product product_of(const sg_op *op, const sg_cost *cost) {
     const sg_desc *a = &op->desc[0], *b = &op->desc[1];
     sg_product p = {
         .batch = 1,
@@ -56,7 +57,7 @@ static sg_code price_by_rates(const sg_machine *machine, const sg_op *op, const 
 
 sg_code sg_price_product(const sg_machine *machine, const sg_op *op, const sg_cost *cost, sg_priced *price,
                          sg_status *status) {
-    sg_product product = sg_product_of(op, cost);
+    sg_product product = product_of(op, cost);
     if (!sg_product_has_tiles(machine))
         return price_by_rates(machine, op, cost, sg_product_eff(machine, &product), price, status);
     product.compute = sg_product_mode(machine, product.compute);

@@ -24,8 +24,6 @@ typedef struct sg_product {
  * kernel tables have it (event_product_s, clock by the length of the product). */
 typedef enum sg_product_place { SG_PRODUCT_IN_STEP, SG_PRODUCT_BETWEEN_EVENTS } sg_product_place;
 
-/* op: a MATMUL. */
-sg_product sg_product_of(const sg_op *op, const sg_cost *cost);
 /* fp32, dense: a row of a kernel table. */
 sg_product sg_product_f32(sg_tile_kind kind, double batch, double m, double n, double k);
 /* Precision that the machine's units compute: without tf32 such products run in fp32. */

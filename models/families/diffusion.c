@@ -56,7 +56,8 @@ static void configure(sg_graph *g, sg_diffusion *m, const sg_family_build *build
     configure_unet(m, o);
 }
 
-int64_t sg_diffusion_side(const sg_diffusion *m, int side) {
+/* Height (0) or width (1) of the images that the backbone gets. */
+static int64_t image_side(const sg_diffusion *m, int side) {
     if (m->cropped[side]) return m->cropped[side];
     if (m->resized[side]) return m->resized[side];
     return side == 0 ? m->height : m->width;
@@ -106,7 +107,7 @@ static void encoder_make(sg_graph *g, sg_diffusion *m, int64_t index, const sg_o
     sg_module_begin(g, "%s", encoder->name);
     sg_resnet_make(g, &encoder->backbone, "backbone", sg_option_int(o, "backbone_width"), deep ? resnet34 : resnet18,
                    groups ? SG_RESNET_NORM_GROUP : SG_RESNET_NORM_BATCH, style);
-    int64_t height = sg_resnet_side(sg_diffusion_side(m, 0)), width = sg_resnet_side(sg_diffusion_side(m, 1));
+    int64_t height = sg_resnet_side(image_side(m, 0)), width = sg_resnet_side(image_side(m, 1));
     encoder->keypoints = sg_keypoints_make(g, "pool", 8 * encoder->backbone.width, count, height, width);
     encoder->out = sg_linear_make(g, "out", 2 * count, 2 * count, true, style);
     sg_module_end(g);

@@ -36,7 +36,5 @@ typedef struct sg_diffusion {
 
 /* The training forward: -> scalar loss (mean squared error of the predicted noise). `policy` is an sg_diffusion. */
 sg_tid sg_diffusion_forward(sg_graph *g, void *policy);
-/* Height (0) or width (1) of the images that the backbone gets. */
-int64_t sg_diffusion_side(const sg_diffusion *m, int side);
 
 #endif

@@ -2,7 +2,7 @@
 #include "models/layers/experts.h"
 
 static const sg_layer_style fp32 = {.dtype = SG_F32};
-static const double init_sd = 0.02;
+static const double init_sd = 0.02; /* as all matrices of language models (families/language.c) */
 
 static sg_linear_layer linear(sg_graph *g, const char *name, int64_t in, int64_t out) {
     sg_linear_layer layer = {sg_graph_text(g, "%s", name), SG_NO_TENSOR, SG_NO_TENSOR};
