@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "kernels/nearest.h"
 #include "models/policy.h"
 
 static bool is_folder(const char *path) {

@@ -3,7 +3,7 @@
 
 #include "calibration/fit_laws.h"
 #include "calibration/predict.h"
-#include "calibration/tree.h"
+#include "formats/tree.h"
 #include "calibration/work.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 #ifndef SG_CALIBRATION_PLAN_H
 #define SG_CALIBRATION_PLAN_H
 
-#include "calibration/dataset.h"
+#include "datasets/dataset.h"
 #include "calibration/predict.h"
 
 typedef struct sg_plan_request {

@@ -1,6 +1,6 @@
 #include "calibration/settings.h"
 
-#include "calibration/tree.h"
+#include "formats/tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>

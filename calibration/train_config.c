@@ -1,6 +1,6 @@
 /* LeRobot's train_config.json: which policy, how it is trained, and those of its fields that size it. */
-#include "calibration/dataset.h"
-#include "calibration/tree.h"
+#include "calibration/train_config.h"
+#include "formats/tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>

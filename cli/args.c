@@ -1,5 +1,6 @@
 #include "cli/args.h"
 
+#include "kernels/nearest.h"
 #include "models/policy.h"
 
 #include <errno.h>

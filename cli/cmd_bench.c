@@ -8,6 +8,7 @@
 #include "models/policy.h"
 #include "sim/measure.h"
 #include "sim/run_file.h"
+#include "kernels/nearest.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* fit --reports: priors from published trainings. */
 #include "calibration/reports/report_fit.h"
 #include "cli/fitting.h"
-#include "sim/durable_file.h"
+#include "formats/durable_file.h"
 
 #include <string.h>
 

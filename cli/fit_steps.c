@@ -2,7 +2,7 @@
 #include "calibration/config_dir.h"
 #include "calibration/steps/step_clock.h"
 #include "cli/fitting.h"
-#include "sim/durable_file.h"
+#include "formats/durable_file.h"
 
 #include <stdio.h>
 #include <string.h>

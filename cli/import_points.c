@@ -4,7 +4,7 @@
 #include "cli/importing.h"
 #include "cli/measuring.h"
 #include "cli/request.h"
-#include "sim/durable_file.h"
+#include "formats/durable_file.h"
 
 #include <math.h>
 #include <stdio.h>

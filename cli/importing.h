@@ -2,7 +2,7 @@
 #ifndef SG_CLI_IMPORTING_H
 #define SG_CLI_IMPORTING_H
 
-#include "calibration/dataset.h"
+#include "calibration/train_config.h"
 #include "calibration/log/log.h"
 #include "cli/show.h"
 

@@ -2,6 +2,7 @@
 #include "cli/commands.h"
 #include "cli/show.h"
 #include "models/policy.h"
+#include "kernels/nearest.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 #include "cli/request.h"
 
 #include "calibration/config_dir.h"
+#include "kernels/nearest.h"
 
 #include <math.h>
 #include <stdio.h>

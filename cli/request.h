@@ -2,7 +2,8 @@
 #ifndef SG_CLI_REQUEST_H
 #define SG_CLI_REQUEST_H
 
-#include "calibration/dataset.h"
+#include "calibration/train_config.h"
+#include "datasets/dataset.h"
 #include "calibration/settings.h"
 #include "cli/args.h"
 

@@ -1,7 +1,7 @@
 /* validate_json.c: what validate says to scripts: JSON, and a CSV line per row. */
 #include "cli/show.h"
 #include "cli/validating.h"
-#include "sim/durable_file.h"
+#include "formats/durable_file.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "cli/interrupt.h"
 #include "cli/measuring.h"
 #include "kernels/tcp/tcp.h"
-#include "sim/durable_file.h"
+#include "formats/durable_file.h"
 #include "sim/rank_variables.h"
 #include "sim/spawn_ranks.h"
 

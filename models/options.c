@@ -1,5 +1,6 @@
 /* options.c: a policy's configuration, from text to typed values within bounds. */
 #include "models/options.h"
+#include "kernels/nearest.h"
 
 #include <assert.h>
 #include <ctype.h>

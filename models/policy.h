@@ -65,7 +65,5 @@ typedef struct sg_family {
 } sg_family;
 const sg_family *sg_families(size_t *count);
 const sg_family *sg_family_find(const char *name);
-/* The nearest of the known names by edit distance, or NULL when none is near. */
-const char *sg_nearest(const char *name, const char *const *known, size_t count);
 
 #endif

@@ -1,4 +1,4 @@
-#include "sim/durable_file.h"
+#include "formats/durable_file.h"
 #include "sim/hdf5_image.h"
 #include "sim/user_block.h"
 

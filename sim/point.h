@@ -49,8 +49,32 @@ typedef struct sg_point_config {
     int64_t batch, ranks, accumulation, threads, workers;
     int64_t envs, steps_per_env;
     int64_t cameras, image_height, image_width;
+    char dataset
+        [160]; /* of real data: "lerobot-v3.0;av1;480x640;gop=2;cameras=2;name=pusht", see sg_catalogue; "" synthetic */
+    char layer
+        [16]; /* of real data: "cached" (its files were read before) or "cold" (they come from the disk); else "" */
     uint64_t seed;
 } sg_point_config;
+
+/* What the loader of a measured point did, over its counted iterations; all 0 where batches were synthetic. Seconds of a
+ * worker are of one worker process. */
+typedef struct sg_loader_record {
+    int64_t batches, frames, frames_decoded; /* decoded: with those on the way from a key frame */
+    int64_t bytes_read;                      /* from the data set's files, cached or not */
+    double frame_cpu_s, frame_s; /* median processor and wall-clock seconds of one frame that was asked for */
+    double sample_cpu_s;         /* processor seconds per sample beside its frames: tables, collation */
+    double batch_s, batch_cpu_s; /* means of a worker, per batch */
+    double batch_log_sd;         /* of batch_s from batch to batch */
+    double first_batch_s;        /* from the start of the workers to the first batch */
+    double epoch_s;              /* mean wait at an epoch's boundary; 0: none was crossed */
+    double stalled_share;        /* steps that waited longer than a tenth of the median step */
+    double wait_p50_s, wait_p90_s, wait_p99_s, wait_max_s;
+    double step_cpu_s;    /* processor seconds of the training process itself, per step */
+    double update_s;      /* seconds that a given pause stood in for the update (--update-s); else 0 */
+    int64_t worker_bytes; /* memory of a worker that it shares with nobody, at the end: the largest */
+    int64_t processors;   /* that this process and its workers might run on */
+    int64_t prefetch;
+} sg_loader_record;
 
 /* What the driver told of this rank's GPU while its iterations were counted. What it did not tell is 0 or
  * "": everything on a device that is no GPU, and in files older than these fields. */
@@ -96,6 +120,7 @@ typedef struct sg_point {
     int64_t n_ops;
     uint64_t ops_hash;
     double frame_s; /* decode of one camera frame by one loader worker, NAN: none */
+    sg_loader_record loader;
     sg_gpu_conditions gpu;
 } sg_point;
 

@@ -16,6 +16,7 @@ sg_fields sg_config_fields(void) {
         X(accumulation, SG_FIELD_I64),
         X(batch, SG_FIELD_I64),
         X(cameras, SG_FIELD_I64),
+        OPTIONAL(sg_point_config, "dataset", dataset, SG_FIELD_TEXT),
         X(device, SG_FIELD_TEXT),
         X(envs, SG_FIELD_I64),
         OPTIONAL(sg_point_config, "execution", execution, SG_FIELD_TEXT),
@@ -24,6 +25,7 @@ sg_fields sg_config_fields(void) {
         OPTIONAL(sg_point_config, "host_op_ns", host_op_ns, SG_FIELD_I64),
         X(image_height, SG_FIELD_I64),
         X(image_width, SG_FIELD_I64),
+        OPTIONAL(sg_point_config, "layer", layer, SG_FIELD_TEXT),
         X(policy, SG_FIELD_TEXT),
         X(precision, SG_FIELD_TEXT),
         X(ranks, SG_FIELD_I64),
@@ -38,8 +40,9 @@ sg_fields sg_config_fields(void) {
 }
 
 sg_fields sg_point_fields(void) {
-#define X(member, kind)   FIELD(sg_point, member, kind)
-#define GPU(member, kind) OPTIONAL(sg_point, "gpu_" #member, gpu.member, kind)
+#define X(member, kind)      FIELD(sg_point, member, kind)
+#define GPU(member, kind)    OPTIONAL(sg_point, "gpu_" #member, gpu.member, kind)
+#define LOADER(member, kind) OPTIONAL(sg_point, "loader_" #member, loader.member, kind)
     static const sg_field table[] = {
         X(iterations, SG_FIELD_I64),
         X(warmup, SG_FIELD_I64),
@@ -77,7 +80,30 @@ sg_fields sg_point_fields(void) {
         GPU(bus, SG_FIELD_TEXT),
         GPU(libraries, SG_FIELD_TEXT),
         GPU(throttle, SG_FIELD_TEXT),
+        LOADER(batches, SG_FIELD_I64),
+        LOADER(frames, SG_FIELD_I64),
+        LOADER(frames_decoded, SG_FIELD_I64),
+        LOADER(bytes_read, SG_FIELD_I64),
+        LOADER(frame_cpu_s, SG_FIELD_F64),
+        LOADER(frame_s, SG_FIELD_F64),
+        LOADER(sample_cpu_s, SG_FIELD_F64),
+        LOADER(batch_s, SG_FIELD_F64),
+        LOADER(batch_cpu_s, SG_FIELD_F64),
+        LOADER(batch_log_sd, SG_FIELD_F64),
+        LOADER(first_batch_s, SG_FIELD_F64),
+        LOADER(epoch_s, SG_FIELD_F64),
+        LOADER(stalled_share, SG_FIELD_F64),
+        LOADER(wait_p50_s, SG_FIELD_F64),
+        LOADER(wait_p90_s, SG_FIELD_F64),
+        LOADER(wait_p99_s, SG_FIELD_F64),
+        LOADER(wait_max_s, SG_FIELD_F64),
+        LOADER(step_cpu_s, SG_FIELD_F64),
+        LOADER(update_s, SG_FIELD_F64),
+        LOADER(worker_bytes, SG_FIELD_I64),
+        LOADER(processors, SG_FIELD_I64),
+        LOADER(prefetch, SG_FIELD_I64),
     };
+#undef LOADER
 #undef GPU
 #undef X
     return TABLE(table);

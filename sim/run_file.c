@@ -1,5 +1,5 @@
 #include "sim/run_file.h"
-#include "sim/durable_file.h"
+#include "formats/durable_file.h"
 #include "sim/hdf5_image.h"
 #include "sim/micro_tree.h"
 #include "sim/point_tree.h"

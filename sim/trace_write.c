@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/durable_file.h"
+#include "formats/durable_file.h"
 #include "sim/phases.h"
 #include "sim/trace_internal.h"
 

@@ -5,7 +5,7 @@
 #include "calibration/machine/machine_file.h"
 #include "calibration/machine/machine_match.h"
 #include "calibration/predict.h"
-#include "sim/durable_file.h"
+#include "formats/durable_file.h"
 
 #include <gsl/gsl_sort.h>
 #include <gsl/gsl_statistics.h>

@@ -21,7 +21,7 @@
 #define SG_CALIBRATION_MACHINE_FILE_H
 
 #include "calibration/predict.h"
-#include "calibration/tree.h"
+#include "formats/tree.h"
 
 /* The parameters of a map "parameters" onto *machine. */
 sg_code sg_machine_parameters_read(const sg_tree *tree, const sg_node *parameters, sg_machine *machine,

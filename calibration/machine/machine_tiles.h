@@ -6,7 +6,7 @@
 #ifndef SG_CALIBRATION_MACHINE_TILES_H
 #define SG_CALIBRATION_MACHINE_TILES_H
 
-#include "calibration/tree.h"
+#include "formats/tree.h"
 #include "kernels/virtual/machine.h"
 #include "sim/hdf5_tree.h"
 

@@ -1,7 +1,7 @@
 #include "calibration/machine/shapes_file.h"
 
 #include "calibration/kernels/product_model.h"
-#include "sim/durable_file.h"
+#include "formats/durable_file.h"
 
 #include <errno.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 #include "tests/calibration/fit_fixture.h"
 #include "tests/calibration/fit_path_fixture.h"
 
-#include "sim/durable_file.h"
+#include "formats/durable_file.h"
 
 static void refuse_file(const char *why) {
     sg_fit fit;

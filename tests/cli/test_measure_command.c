@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "sim/durable_file.h"
+#include "formats/durable_file.h"
 #include "sim/point_tree.h"
 #include "sim/run_file.h"
 #include "sim/user_block.h"

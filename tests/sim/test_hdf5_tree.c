@@ -1,5 +1,5 @@
 /* Trees in memory, their files, and hostile HDF5 behind a valid checksum. */
-#include "sim/durable_file.h"
+#include "formats/durable_file.h"
 #include "sim/hdf5_image.h"
 #include "sim/user_block.h"
 

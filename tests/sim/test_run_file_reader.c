@@ -1,5 +1,5 @@
 /* Damaged and hostile run files are refused by name, and left as they are. */
-#include "sim/durable_file.h"
+#include "formats/durable_file.h"
 #include "sim/user_block.h"
 #include "tests/sim/run_file_fixture.h"
 

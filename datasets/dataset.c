@@ -1,7 +1,7 @@
 /* LeRobot's meta/info.json, versions 2.0, 2.1 and 3.0. */
-#include "calibration/dataset.h"
+#include "datasets/dataset.h"
 
-#include "calibration/tree.h"
+#include "formats/tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>

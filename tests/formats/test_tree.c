@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "calibration/tree.h"
+#include "formats/tree.h"
 #include "tests/support/contains.h"
 
 static void yaml_fails(const char *text, const char *says) {

@@ -1,8 +1,8 @@
 /* tree_build.h: how the two parsers make a tree. For yaml_read.c and json_read.c alone. */
-#ifndef SG_CALIBRATION_TREE_BUILD_H
-#define SG_CALIBRATION_TREE_BUILD_H
+#ifndef SG_FORMATS_TREE_BUILD_H
+#define SG_FORMATS_TREE_BUILD_H
 
-#include "calibration/tree.h"
+#include "formats/tree.h"
 
 enum { SG_TREE_MAX_DEPTH = 64, SG_TREE_MAX_NODES = 2000000, SG_TREE_MAX_KEYS = 10000 };
 

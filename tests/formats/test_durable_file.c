@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "sim/durable_file.h"
+#include "formats/durable_file.h"
 #include "tests/support/scratch.h"
 
 static void expect_content(const char *path, const char *text) {

@@ -1,7 +1,7 @@
 #include <string.h>
 #include <yaml.h>
 
-#include "calibration/tree_build.h"
+#include "formats/tree_build.h"
 
 typedef struct reader {
     yaml_parser_t parser;

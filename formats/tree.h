@@ -3,8 +3,8 @@
  * Every node knows its place, and every accessor's error begins with it: "rtx-4090.yaml:7:3: parameters.eff_gemm: ...".
  * JSON nodes have no line of their own (jansson keeps none); they are named by their path of keys. Syntax errors carry line
  * and column in both. Anchors and aliases of YAML are refused, keys are unique, depth and size are limited. */
-#ifndef SG_CALIBRATION_TREE_H
-#define SG_CALIBRATION_TREE_H
+#ifndef SG_FORMATS_TREE_H
+#define SG_FORMATS_TREE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "calibration/tree.h"
+#include "formats/tree.h"
 
 #include <errno.h>
 #include <math.h>
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibration/tree_build.h"
-#include "models/policy.h"
-#include "sim/durable_file.h"
+#include "formats/tree_build.h"
+#include "kernels/nearest.h"
+#include "formats/durable_file.h"
 
 static const size_t MAX_FILE_BYTES = (size_t)64 << 20;
 

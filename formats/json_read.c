@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "calibration/tree_build.h"
+#include "formats/tree_build.h"
 
 static sg_code add_value(sg_tree *tree, sg_node *parent, const char *key, const json_t *value, int depth,
                          const char *name, sg_status *status) {

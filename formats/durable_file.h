@@ -1,7 +1,7 @@
 /* durable_file.h: reading a whole file with a bound, a writer's lock, and replacing a file so that a kill or a full disk
  * at any moment leaves the old or the new one. */
-#ifndef SG_SIM_DURABLE_FILE_H
-#define SG_SIM_DURABLE_FILE_H
+#ifndef SG_FORMATS_DURABLE_FILE_H
+#define SG_FORMATS_DURABLE_FILE_H
 
 #include "kernels/status.h"
 

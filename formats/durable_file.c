@@ -1,4 +1,4 @@
-#include "sim/durable_file.h"
+#include "formats/durable_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
