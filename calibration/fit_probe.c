@@ -3,8 +3,8 @@
 
 #include "calibration/fit_laws.h"
 #include "calibration/predict.h"
-#include "formats/tree.h"
 #include "calibration/work.h"
+#include "formats/tree.h"
 
 #include <math.h>
 #include <stdio.h>

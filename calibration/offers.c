@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "calibration/config_dir.h"
+#include "formats/durable_file.h"
 #include "kernels/nearest.h"
 #include "models/policy.h"
-#include "formats/durable_file.h"
 
 static const char *const columns[] = {"provider", "name",         "gpu",     "machine",    "gpus",  "vcpus",
                                       "ram_gb",   "usd_per_hour", "billing", "price_date", "source"};

@@ -2,8 +2,8 @@
 #ifndef SG_CALIBRATION_PLAN_H
 #define SG_CALIBRATION_PLAN_H
 
-#include "datasets/dataset.h"
 #include "calibration/predict.h"
+#include "datasets/dataset.h"
 
 typedef struct sg_plan_request {
     sg_policy_request policy;

@@ -5,10 +5,10 @@
 #include "cli/device_choice.h"
 #include "cli/interrupt.h"
 #include "cli/world.h"
+#include "kernels/nearest.h"
 #include "models/policy.h"
 #include "sim/measure.h"
 #include "sim/run_file.h"
-#include "kernels/nearest.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/show.h"
-#include "models/policy.h"
 #include "kernels/nearest.h"
+#include "models/policy.h"
 
 #include <stdio.h>
 #include <string.h>

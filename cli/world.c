@@ -3,8 +3,8 @@
 #include "cli/device_choice.h"
 #include "cli/interrupt.h"
 #include "cli/measuring.h"
-#include "kernels/tcp/tcp.h"
 #include "formats/durable_file.h"
+#include "kernels/tcp/tcp.h"
 #include "sim/rank_variables.h"
 #include "sim/spawn_ranks.h"
 

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/durable_file.h"
 #include "formats/tree_build.h"
 #include "kernels/nearest.h"
-#include "formats/durable_file.h"
 
 static const size_t MAX_FILE_BYTES = (size_t)64 << 20;
 

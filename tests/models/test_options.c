@@ -1,7 +1,7 @@
 /* Configuration keys: values of every type, bounds, lists, aliases, and messages that name key, origin and remedy. */
+#include "kernels/nearest.h"
 #include "models/families/family.h"
 #include "models/options.h"
-#include "kernels/nearest.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
