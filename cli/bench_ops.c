@@ -2,7 +2,7 @@
 
 #include "cli/interrupt.h"
 #include "cli/measuring.h"
-#include "sim/clock.h"
+#include "kernels/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "cli/interrupt.h"
 #include "cli/measuring.h"
 #include "cli/planning.h"
-#include "sim/clock.h"
+#include "kernels/clock.h"
 
 #include <math.h>
 #include <stdio.h>

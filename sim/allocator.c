@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
+#include "kernels/clock.h"
 #include "sim/block_tree.h"
-#include "sim/clock.h"
 
 /* c10/core/AllocatorConfig.h, c10/cuda/CUDACachingAllocator.cpp */
 static const uint64_t MIN_BLOCK = 512;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/clock.h"
+#include "kernels/clock.h"
 #include "sim/synthetic.h"
 
 static const sg_desc *desc_of(const sg_training *t, size_t input) {

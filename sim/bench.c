@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "sim/clock.h"
+#include "kernels/clock.h"
 
 static const double COMMUNICATOR_TIMEOUT_S = 60; /* as measurements have it */
 enum { BALLOT_BYTES = 512 };

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sim/clock.h"
+#include "kernels/clock.h"
 
 static const int64_t default_sizes[] = {4 << 10, 64 << 10, 1 << 20, 4 << 20, 25 << 20, 64 << 20, 256 << 20};
 /* nccl-tests puts 20 calls together; so many keep the host's launches out of small messages. */

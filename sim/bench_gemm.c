@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "sim/clock.h"
+#include "kernels/clock.h"
 
 static const int64_t default_sizes[] = {256, 512, 1024, 2048, 4096, 5000, 8192, 16384};
 enum { MOST_CALLS = 256, PLACES = 32, LARGEST = 1 << 20 };

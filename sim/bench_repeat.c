@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "sim/clock.h"
+#include "kernels/clock.h"
 
 /* A timed value lasts at least this long where calls may be put together: far above what clocks and events resolve. */
 static const double BATCH_S = 1e-3;

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "sim/clock.h"
+#include "kernels/clock.h"
 
 enum { SUBSTEPS = 4 }; /* per environment step, as locomotion tasks have (decimation 4) */
 

@@ -12,21 +12,6 @@ typedef struct sg_flat_head {
 
 enum { TAG_GROUP = 100, TAG_END = 101 }; /* beside sg_h5tree_kind for values */
 
-bool sg_bytes_add(sg_bytes *bytes, const void *data, size_t n) {
-    if (bytes->n > bytes->limit || n > bytes->limit - bytes->n) return false;
-    if (n > bytes->room - bytes->n) {
-        size_t room = bytes->room > bytes->limit / 2 ? bytes->limit : bytes->room * 2;
-        if (room < bytes->n + n) room = bytes->n + n;
-        unsigned char *bigger = realloc(bytes->data, room);
-        if (!bigger) return false;
-        bytes->data = bigger;
-        bytes->room = room;
-    }
-    if (n) memcpy(bytes->data + bytes->n, data, n);
-    bytes->n += n;
-    return true;
-}
-
 static bool record(sg_bytes *flat, uint32_t tag, const char *name, const void *payload, size_t n) {
     flat_head head = {.tag = tag, .name_bytes = (uint32_t)strlen(name), .payload_bytes = n};
     return sg_bytes_add(flat, &head, sizeof head) && sg_bytes_add(flat, name, head.name_bytes) &&

@@ -8,16 +8,8 @@
 #ifndef SG_SIM_HDF5_IMAGE_H
 #define SG_SIM_HDF5_IMAGE_H
 
+#include "formats/bytes.h"
 #include "sim/hdf5_tree.h"
-
-/* A growing buffer that refuses to exceed `limit`. Zeros, but for the limit, to begin with. */
-typedef struct sg_bytes {
-    unsigned char *data;
-    size_t n, room, limit;
-} sg_bytes;
-
-/* false: no memory, or the limit is reached. */
-bool sg_bytes_add(sg_bytes *bytes, const void *data, size_t n);
 
 /* ---- the flat form (sim/hdf5_flat.c) ---- */
 

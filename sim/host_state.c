@@ -12,7 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "sim/clock.h"
+#include "kernels/clock.h"
 
 /* More than these shares of the processors' time make a measurement suspect. */
 static const double OTHERS_SHARE = 0.10, STOLEN_SHARE = 0.05, THROTTLED_SHARE = 0.02, CLOCK_CHANGE = 0.10;

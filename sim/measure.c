@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/clock.h"
 #include "kernels/transport.h"
 #include "sim/agree.h"
-#include "sim/clock.h"
 #include "sim/environment.h"
 #include "sim/gpu_state.h"
 #include "sim/host_state.h"

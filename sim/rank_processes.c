@@ -1,6 +1,6 @@
 #include "sim/rank_processes.h"
 
-#include "sim/clock.h"
+#include "kernels/clock.h"
 #include "sim/process_tree.h"
 
 #include <errno.h>

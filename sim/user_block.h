@@ -7,13 +7,10 @@
 #ifndef SG_SIM_USER_BLOCK_H
 #define SG_SIM_USER_BLOCK_H
 
+#include "formats/bytes.h"
 #include "sim/hdf5_tree.h"
 
 enum { SG_USER_BLOCK_BYTES = 512 };
-
-/* CRC-64/XZ: polynomial of ECMA-182, reflected, all ones in and out; of "123456789": 995dc9bbdf1939fa. `before` is the
- * checksum of what came before these bytes, 0 at the beginning. */
-uint64_t sg_crc64(uint64_t before, const void *bytes, size_t n);
 
 /* Writes the user block for a file whose body (what follows the block) is `n` bytes. */
 void sg_user_block_make(const sg_file_format *format, const void *body, size_t n,

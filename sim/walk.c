@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "sim/clock.h"
+#include "kernels/clock.h"
 #include "sim/environment.h"
 #include "sim/loader.h"
 #include "sim/walk_internal.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/clock.h"
+#include "kernels/clock.h"
 #include "sim/trace_internal.h"
 #include "sim/walk_internal.h"
 

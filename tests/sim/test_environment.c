@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "sim/clock.h"
+#include "kernels/clock.h"
 #include "sim/environment.h"
 
 static sg_environment *opened(double env_step_s, int64_t envs, bool simulated) {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/clock.h"
+#include "kernels/clock.h"
 #include "sim/frame_codec.h"
 #include "sim/frame_planes.h"
 #include "sim/loader.h"

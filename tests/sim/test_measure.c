@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/clock.h"
+#include "kernels/clock.h"
 #include "sim/host_state.h"
 #include "sim/measure.h"
 #include "tests/reference/reference.h"

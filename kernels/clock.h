@@ -1,6 +1,6 @@
 /* clock.h: clocks of this process, for what is spent outside devices. */
-#ifndef SG_SIM_CLOCK_H
-#define SG_SIM_CLOCK_H
+#ifndef SG_KERNELS_CLOCK_H
+#define SG_KERNELS_CLOCK_H
 
 #include <time.h>
 
