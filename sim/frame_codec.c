@@ -21,10 +21,10 @@ struct sg_frame_decoder {
 
 static sg_code encode_clip(sg_frame_codec *codec, uint64_t seed, int clip, sg_planes work[3], sg_status *status) {
     sg_motion motions[SCENE_MOTIONS];
-    sg_scene_motions(seed, clip, motions);
+    sg_planes_motions(seed, clip, motions);
     sg_code code = SG_OK;
     for (int t = 0; t < PER_CLIP && !code; t++) {
-        sg_scene_draw(seed, clip, t, &work[2]);
+        sg_planes_draw_scene(seed, clip, t, &work[2]);
         code = sg_picture_encode(&work[2], t ? &work[t - 1] : NULL, motions, SCENE_MOTIONS, &work[t],
                                  &codec->picture[clip * PER_CLIP + t], status);
     }

@@ -62,7 +62,7 @@ void sg_picture_decode(const sg_picture *picture, const sg_planes *reference, co
 
 /* Draws scene number `scene` at time t (0 or 1) into the planes; the motions that occur in it, in half samples. */
 enum { SCENE_MOTIONS = 4 };
-void sg_scene_draw(uint64_t seed, int scene, int t, sg_planes *planes);
-void sg_scene_motions(uint64_t seed, int scene, sg_motion motions[SCENE_MOTIONS]);
+void sg_planes_draw_scene(uint64_t seed, int scene, int t, sg_planes *planes);
+void sg_planes_motions(uint64_t seed, int scene, sg_motion motions[SCENE_MOTIONS]);
 
 #endif

@@ -52,7 +52,7 @@ static scene make(uint64_t seed, int number, int width, int height) {
     return s;
 }
 
-void sg_scene_motions(uint64_t seed, int number, sg_motion motions[SCENE_MOTIONS]) {
+void sg_planes_motions(uint64_t seed, int number, sg_motion motions[SCENE_MOTIONS]) {
     scene s = make(seed, number, 1, 1);
     motions[0] = s.camera;
     for (int i = 0; i < SCENE_MOTIONS - 1; i++) motions[i + 1] = s.things[i].motion;
@@ -113,7 +113,7 @@ static void draw_thing(const scene *s, const thing *it, int t, sg_planes *planes
     }
 }
 
-void sg_scene_draw(uint64_t seed, int number, int t, sg_planes *planes) {
+void sg_planes_draw_scene(uint64_t seed, int number, int t, sg_planes *planes) {
     scene s = make(seed, number, planes->width[0], planes->height[0]);
     draw_luma(&s, t, planes);
     for (int p = 1; p < PLANES; p++)

@@ -31,7 +31,7 @@ static void pictures_survive(void **unused) {
     assert_int_equal(sg_planes_new(H, W, &scene, NULL), SG_OK);
     for (int f = 0; f < sg_frame_codec_frames(codec); f++) {
         sg_frame_decode(decoder, f, rgb, stride);
-        sg_scene_draw(5, f / 2, f % 2, &scene);
+        sg_planes_draw_scene(5, f / 2, f % 2, &scene);
         double squares = 0;
         for (int i = 0; i < H * W; i++) {
             double luma = 0.299 * rgb[i] + 0.587 * rgb[H * W + i] + 0.114 * rgb[2 * H * W + i];
