@@ -21,22 +21,31 @@ fi
 [ -f build/fuzz/build.ninja ] || cmake --preset fuzz >&2
 cmake --build --preset fuzz --target "${targets[@]}" >&2
 
-mkdir -p build/fuzz/failures
-failed=()
-for target in "${targets[@]}"; do
-  corpus=build/fuzz/corpus/$target
+# run TARGET: fuzzes it and says how that went; its result is the fuzzer's.
+run() {
+  local target=$1 corpus=build/fuzz/corpus/$1 log=build/fuzz/$1.log
+  local folders=("$corpus")
   mkdir -p "$corpus"
-  folders=("$corpus")
   [ ! -d "tests/fuzz/seeds/$target" ] || folders+=("tests/fuzz/seeds/$target")
-  log=build/fuzz/$target.log
-  if "build/fuzz/tests/$target" -max_total_time="$seconds" -timeout=25 -rss_limit_mb=2048 -max_len=16384 \
+  if ! "build/fuzz/tests/$target" -max_total_time="$seconds" -timeout=25 -rss_limit_mb=2048 -max_len=16384 \
       -artifact_prefix="build/fuzz/failures/$target-" -print_final_stats=1 "${folders[@]}" >"$log" 2>&1; then
-    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
-    echo "fuzz: $target: $runs inputs in $seconds s, none failed"
-  else
     echo "fuzz: $target: FAILED, see $log"
     tail -n 25 "$log"
-    failed+=("$target")
+    return 1
   fi
+  echo "fuzz: $target: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs in $seconds s, none failed"
+}
+
+# As many at a time as there are processors.
+mkdir -p build/fuzz/failures
+running=() names=() failed=()
+for target in "${targets[@]}" ""; do
+  while [ ${#running[@]} -ge "$(nproc)" ] || { [ -z "$target" ] && [ ${#running[@]} -gt 0 ]; }; do
+    wait "${running[0]}" || failed+=("${names[0]}")
+    running=("${running[@]:1}") names=("${names[@]:1}")
+  done
+  [ -n "$target" ] || break
+  run "$target" &
+  running+=($!) names+=("$target")
 done
 [ ${#failed[@]} -eq 0 ] || { echo "fuzz: failed: ${failed[*]}" >&2; exit 1; }
