@@ -1,5 +1,8 @@
 /* tables.h: columns of Parquet files as numbers, through carquet's shared library (opened on first need) and the Arrow C
- * data interface. Without the library tables are not read, and that is said. */
+ * data interface. Without the library tables are not read, and that is said.
+ *
+ * What a file claims is checked before it is used, but it is the library that decodes it: files that others made are opened
+ * in child processes with limits alone, which is the callers' duty. One thread per table. */
 #ifndef SG_DATASETS_TABLES_H
 #define SG_DATASETS_TABLES_H
 
@@ -16,16 +19,19 @@ typedef struct sg_table sg_table; /* one open file: its row groups are read when
 sg_code sg_table_open(const char *path, sg_table **table, sg_status *status);
 void sg_table_close(sg_table *table); /* NULL is allowed */
 int64_t sg_table_rows(const sg_table *table);
-/* Index of a column by its dotted name, or -1. */
+/* Uncompressed size of the row groups that are kept. */
+int64_t sg_table_kept_bytes(const sg_table *table);
+/* Index of a column by its dotted name ("observation.state"; of a struct also its parts, "observation.image.bytes"), or -1. */
 int sg_table_column(const sg_table *table, const char *name);
-/* One row of a column of numbers or of lists of numbers: at most `room` values; *n as many as there are. SG_BAD_INPUT: another
- * type, or nulls. */
+/* One row of a column of numbers or of lists of numbers: at most `room` values; *n as many as there are. Integers
+ * beyond 2^53 are rounded. SG_BAD_INPUT: another type (nested lists, dates), a null, a damaged file; SG_MACHINE: memory. */
 sg_code sg_table_numbers(sg_table *table, int column, int64_t row, double *values, size_t room, size_t *n,
                          sg_status *status);
-/* One row of a column of texts or bytes (or of a struct's "bytes"); valid until the next call. */
+/* One row of a column of texts or bytes (or of a struct's "bytes"), without a NUL behind it; valid until the table is closed. */
 sg_code sg_table_bytes(sg_table *table, int column, int64_t row, const uint8_t **bytes, size_t *n, sg_status *status);
 
-/* A column to write: numbers (width values per row; 1: plain numbers) as float32 or int64, or texts. */
+/* A column to write: numbers (width values per row; 1: plain numbers, else lists), texts, or encoded images with their
+ * paths. */
 typedef struct sg_table_column_data {
     const char *name;
     enum {
@@ -36,11 +42,13 @@ typedef struct sg_table_column_data {
         SG_COLUMN_IMAGE
     } kind; /* IMAGE: struct {bytes, path} */
     int64_t width;
-    const double *numbers;
-    const char *const *texts;
-    const uint8_t *const *bytes; /* IMAGE */
-    const size_t *n_bytes;
+    const double *numbers;       /* [rows x width] */
+    const char *const *texts;    /* [rows]; IMAGE: paths, NULL: none */
+    const uint8_t *const *bytes; /* [rows], IMAGE */
+    const size_t *n_bytes;       /* [rows], IMAGE */
 } sg_table_column_data;
+/* As trainers' frameworks write them: nullable columns, Snappy, one row group (100 rows each where there are images, as
+ * Hugging Face's datasets has them). A file at `path` is replaced; none is left on failure. */
 sg_code sg_table_write(const char *path, const sg_table_column_data *columns, size_t n_columns, int64_t rows,
                        sg_status *status);
 
