@@ -24,7 +24,7 @@ typedef enum sg_arg_type {
     ARG_IMAGE_SIZE /* HxW */
 } sg_arg_type;
 
-/* Groups: a import, p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, k captured updates, e traces, t how long it lasts, f measuring again, w machine, q its host, u how sure, l plan, o output file, g the framework's own times, i listing, x tables of measurements, v validation, y nodes, j everywhere. */
+/* Groups: a import, p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, k captured updates, e traces, t how long it lasts, f measuring again, w machine, q its host, u how sure, l plan, s a training under way, o output file, g the framework's own times, i listing, x tables of measurements, v validation, y nodes, j everywhere. */
 typedef struct sg_arg {
     const char *name, *value;
     char group;
@@ -84,6 +84,7 @@ static const sg_arg table[] = {
     {"--frames", "N", 'l', ARG_INT, AT(frames), 1, "frames of the data set"},
     {"--epochs", "E", 'l', ARG_POSITIVE, AT(epochs), 0, "passes over the data set"},
     {"--steps", "N", 'l', ARG_INT, AT(steps), 1, "training steps (instead of epochs)"},
+    {"--log", "FILE", 's', ARG_REPEAT, AT(log), 0, "a training under way: what is left of it, instead of a policy"},
     {"--save-every", "N", 'l', ARG_INT, AT(save_every), 0, "steps between checkpoints (20000)"},
     {"--budget", "USD", 'l', ARG_POSITIVE, AT(budget_usd), 0, "most that it may cost, US dollars"},
     {"--deadline", "H", 'l', ARG_POSITIVE, AT(deadline_h), 0, "most hours that it may take"},
@@ -93,6 +94,7 @@ static const sg_arg table[] = {
     {"--kernels", "FILE..", 'x', ARG_FILES, AT(kernels), 0, "CSV of kernel times"},
     {"--steps", "FILE..", 'x', ARG_FILES, AT(step_files), 0, "CSV of whole training and inference steps"},
     {"--parallel", "FILE..", 'v', ARG_FILES, AT(parallel), 0, "CSV of training steps over several GPUs"},
+    {"--logs", "FILE..", 'v', ARG_FILES, AT(logs), 0, "training logs: their first windows against the rest"},
     {"--configs", "FILE", 'x', ARG_TEXT, AT(step_configs), 0,
      "CSV of the models of --steps (default: those that ship)"},
     {"--cross-validate", "[rows|devices]", 'v', ARG_LEFT_OUT, AT(cross_validate), 0,

@@ -53,7 +53,7 @@ typedef struct sg_args {
 
     /* validate; collectives and reports: fit too */
     sg_repeat collectives, reports;
-    sg_repeat kernels, step_files, parallel;
+    sg_repeat kernels, step_files, parallel, logs;
     const char *step_configs;
     const char *cross_validate, *rows_file, *config_dir; /* cross_validate: "rows" or "devices" */
     int64_t folds, calibrate;

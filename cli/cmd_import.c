@@ -54,17 +54,19 @@ static sg_code read_config(const sg_args *args, sg_import *import, sg_status *st
     return SG_OK;
 }
 
-static sg_code read_one(const sg_args *args, const char *path, sg_import *import, sg_status *status) {
+sg_code sg_import_read(const sg_args *args, const char *path, sg_import *import, sg_status *status) {
     import->path = path;
     sg_code code = sg_logs_read(path, &import->logs, status);
     return code == SG_OK ? read_config(args, import, status) : code;
 }
 
+void sg_import_clear(sg_import *import) {
+    if (import->has_config) sg_train_config_clear(&import->config);
+    sg_logs_clear(&import->logs);
+}
+
 static void clear(sg_import *imports, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        if (imports[i].has_config) sg_train_config_clear(&imports[i].config);
-        sg_logs_clear(&imports[i].logs);
-    }
+    for (size_t i = 0; i < n; i++) sg_import_clear(&imports[i]);
     free(imports);
 }
 
@@ -95,7 +97,7 @@ int sg_cmd_import(const sg_args *args) {
     sg_import *imports = calloc(n, sizeof *imports);
     sg_code code = imports ? SG_OK : sg_fail_memory(&status, n * sizeof *imports, "logs");
     for (size_t i = 0; imports && code == SG_OK && i < n; i++)
-        code = read_one(args, args->positional.value[i], &imports[i], &status);
+        code = sg_import_read(args, args->positional.value[i], &imports[i], &status);
     size_t points = 0;
     if (code == SG_OK && args->output) code = sg_import_points(args, imports, n, &points, &status);
     int result = code == SG_OK ? show(args, imports, n, points) : sg_show_error(args, &status);

@@ -154,6 +154,7 @@ int sg_cmd_plan(const sg_args *args) {
     sg_request request;
     sg_target here;
     bool has_here = args->machine != NULL;
+    if (args->log.n) return sg_planning_rest(args);
     if (args->ranks.n) {
         (void)sg_fail(&status, SG_BAD_INPUT,
                       "plan takes no number of GPUs: each offer has its own; 'predict --gpus' takes one");

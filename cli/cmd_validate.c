@@ -1,6 +1,7 @@
 /* validate: predictions beside published and field measurements. */
 #include "calibration/config_dir.h"
 #include "calibration/kernels/product_rows.h"
+#include "calibration/log/log.h"
 #include "cli/commands.h"
 #include "cli/show.h"
 #include "cli/validating.h"
@@ -96,6 +97,18 @@ static sg_code validate_given(const sg_args *args, sg_validating *v, size_t *n, 
     return code;
 }
 
+static sg_code validate_logs(const sg_args *args, sg_validating *v, size_t *n, sg_status *status) {
+    sg_code code = SG_OK;
+    for (size_t i = 0; i < args->logs.n && !code; i++) {
+        sg_logs logs;
+        code = sg_logs_read(args->logs.value[i], &logs, status);
+        if (!code) code = sg_validate_logs(&logs, args->logs.value[i], &v->options, &v->validation, status);
+        sg_logs_clear(&logs);
+    }
+    *n += args->logs.n;
+    return code;
+}
+
 /* The figures that ship: all kinds of them that there are. */
 static sg_code validate_shipped(sg_validating *v, const sg_args *args, sg_status *status) {
     const char *folder = v->options.config_dir;
@@ -153,6 +166,7 @@ int sg_cmd_validate(const sg_args *args) {
     size_t n = 0;
     sg_code code = options_of(args, folder, &v.options, &status);
     if (!code) code = validate_given(args, &v, &n, &status);
+    if (!code) code = validate_logs(args, &v, &n, &status);
     if (!code && !n) code = validate_shipped(&v, args, &status);
     if (!code) code = show(args, &v, &status);
     int result = code != SG_OK ? sg_show_error(args, &status)

@@ -27,9 +27,11 @@ static const sg_command commands[] = {
     {"predict", "predict POLICY --machine M [--batch B] [--gpus G]",
      "Step time, throughput and memory on a machine, with intervals",
      "stepgauge predict act --machine rtx-4090 --batch 8", "pnrwqukeyj", sg_cmd_predict},
-    {"plan", "plan POLICY --dataset D --epochs E [--budget USD] [--deadline H]",
+    {"plan",
+     "plan POLICY --dataset D --epochs E [--budget USD] [--deadline H]\n       stepgauge plan --log train.log [--steps "
+     "N]",
      "Wall-clock, cost and ranked offers for a whole training",
-     "stepgauge plan act --frames 45000 --epochs 5 --batch 8", "pnrwulj", sg_cmd_plan},
+     "stepgauge plan act --frames 45000 --epochs 5 --batch 8", "pnrwuljs", sg_cmd_plan},
     {"validate", "validate [FILES] [--cross-validate [rows|devices]]",
      "How far the predictions are from published and field measurements",
      "stepgauge validate --collectives allreduce.csv.gz --cross-validate rows", "xvuj", sg_cmd_validate},

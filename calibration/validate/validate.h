@@ -21,9 +21,11 @@ typedef enum sg_validate_class {
     SG_VALIDATE_COLLECTIVES,
     SG_VALIDATE_REPORTS_STEP,
     SG_VALIDATE_REPORTS_MEMORY,
+    SG_VALIDATE_LOGS,
     SG_VALIDATE_CLASS_COUNT
 } sg_validate_class;
-/* "gemm", "memory_bound", "steps_train", "steps_inference", "parallel_dp", "collectives", "reports_step", "reports_memory" */
+/* "gemm", "memory_bound", "steps_train", "steps_inference", "parallel_dp", "collectives", "reports_step", "reports_memory",
+ * "logs" */
 const char *sg_validate_class_name(sg_validate_class cls);
 
 /* One row of a file. Values in seconds (memory: bytes). */
@@ -84,6 +86,11 @@ sg_code sg_validate_collectives(const sg_csv_table *rows, const sg_validate_opti
                                 sg_status *status);
 sg_code sg_validate_reports(const sg_csv_table *rows, const sg_validate_options *options, sg_validation *into,
                             sg_status *status);
+
+struct sg_logs; /* calibration/log/log.h */
+/* Each run of a training log: the wall-clock of its rest from its first windows. `device` is the log's format. */
+sg_code sg_validate_logs(const struct sg_logs *logs, const char *path, const sg_validate_options *options,
+                         sg_validation *into, sg_status *status);
 
 /* Summary of one class on one device ("all": every device of the class; mean_of_devices then holds the mean over devices
  * of their means). Errors are |predicted / measured - 1|; NAN where there is no row to tell. */
