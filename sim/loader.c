@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "sim/batch_maker.h"
+#include "sim/loader_real.h"
+#include "sim/point.h"
 
 typedef struct slot {
     void **data;
@@ -43,6 +45,8 @@ struct sg_loader {
     double *worker_free_s; /* when each worker is free */
     double *taken_s;       /* when the last `window` batches were taken */
     double last_s;         /* the caller's clock at the last call */
+
+    sg_real_loader *real; /* real batches: it does everything */
 };
 
 /* LeRobot's prefetch_factor (lerobot configs, 2026). */
@@ -172,6 +176,9 @@ static sg_code check(const sg_loader_options *o, sg_status *status) {
                        o->prefetch);
     if (o->ranks < 0 || o->rank < 0 || o->rank >= (o->ranks ? o->ranks : 1))
         return sg_fail(status, SG_BAD_INPUT, "opening a loader: rank %d of %d", o->rank, o->ranks);
+    if (o->source && (o->simulated || o->fixed))
+        return sg_fail(status, SG_BAD_INPUT,
+                       "opening a loader: real batches are neither simulated nor always the same");
     if (!(o->frame_s >= 0) || !(o->sample_s >= 0))
         return sg_fail(status, SG_BAD_INPUT, "opening a loader: a frame of %g s, a sample of %g s", o->frame_s,
                        o->sample_s);
@@ -190,7 +197,9 @@ sg_code sg_loader_open(const sg_loader_options *options, sg_loader **loader, sg_
     if (!l->options.prefetch) l->options.prefetch = PREFETCH;
     if (!l->options.ranks) l->options.ranks = 1;
     l->window = (int64_t)l->options.workers * l->options.prefetch;
-    code = options->simulated ? open_simulated(l, status) : open_running(l, status);
+    code = options->source      ? sg_real_loader_open(&l->options, &l->real, status)
+           : options->simulated ? open_simulated(l, status)
+                                : open_running(l, status);
     if (code) {
         sg_loader_close(l);
         return code;
@@ -211,11 +220,12 @@ static void stop_workers(sg_loader *l) {
 
 void sg_loader_close(sg_loader *l) {
     if (!l) return;
+    sg_real_loader_close(l->real);
     if (l->has_lock) stop_workers(l);
     int hands = l->options.workers > 0 ? l->options.workers : 1;
     for (int i = 0; l->workers && i < hands; i++) sg_batch_hand_close(&l->maker, &l->workers[i].hand);
     for (int64_t i = 0; l->slots && i <= l->window; i++) sg_batch_free(&l->maker, l->slots[i].data);
-    if (!l->options.simulated) sg_batch_maker_close(&l->maker);
+    sg_batch_maker_close(&l->maker);
     free(l->worker_free_s);
     free(l->taken_s);
     free(l->workers);
@@ -234,9 +244,11 @@ static void make_in_line(sg_loader *l) {
 }
 
 sg_code sg_loader_next(sg_loader *l, double now, void *const **data, double *wait_s, sg_status *status) {
-    (void)status;
+    sg_status unheard;
+    if (!status) status = &unheard;
     *wait_s = 0;
     *data = NULL;
+    if (l->real) return sg_real_loader_next(l->real, data, status);
     if (l->options.simulated) {
         *wait_s = simulate(l, now);
         return SG_OK;
@@ -263,8 +275,34 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+sg_code sg_loader_use_device(sg_loader *l, const sg_device_api *api, sg_device *device, sg_status *status) {
+    return l->real ? sg_real_loader_use_device(l->real, api, device, status) : SG_OK;
+}
+
+int64_t sg_loader_epoch(const sg_loader *l) {
+    return l->real ? sg_real_loader_epoch(l->real) : 0;
+}
+
+void sg_loader_count_from_here(sg_loader *l) {
+    if (l->real) sg_real_loader_count_from_here(l->real);
+}
+
+void sg_loader_tell(const sg_loader *l, sg_loader_record *record) {
+    *record = (sg_loader_record){0};
+    if (l->real) sg_real_loader_tell(l->real, record);
+}
+
+int sg_loader_process(const sg_loader *l, int worker) {
+    return l->real ? sg_workers_process(sg_real_loader_workers(l->real), worker) : 0;
+}
+
 double sg_loader_frame_s(sg_loader *l) {
     if (l->options.simulated) return l->options.frame_s;
+    if (l->real) {
+        sg_loader_record record;
+        sg_loader_tell(l, &record);
+        return record.frame_cpu_s;
+    }
     double sorted[SG_BATCH_FRAMES_KEPT];
     (void)pthread_mutex_lock(&l->mutex);
     size_t n = l->frames < SG_BATCH_FRAMES_KEPT ? (size_t)l->frames : SG_BATCH_FRAMES_KEPT;

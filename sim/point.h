@@ -61,8 +61,9 @@ typedef struct sg_point_config {
 typedef struct sg_loader_record {
     int64_t batches, frames, frames_decoded; /* decoded: with those on the way from a key frame */
     int64_t bytes_read;                      /* from the data set's files, cached or not */
-    double frame_cpu_s, frame_s; /* median processor and wall-clock seconds of one frame that was asked for */
-    double sample_cpu_s;         /* processor seconds per sample beside its frames: tables, collation */
+    double frame_cpu_s,
+        frame_s;         /* processor and wall-clock seconds of one frame that was asked for: median over batches */
+    double sample_cpu_s; /* processor seconds per sample beside its frames: tables, collation */
     double batch_s, batch_cpu_s; /* means of a worker, per batch */
     double batch_log_sd;         /* of batch_s from batch to batch */
     double first_batch_s;        /* from the start of the workers to the first batch */
