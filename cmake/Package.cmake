@@ -35,7 +35,7 @@ set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 # ---- program -----------------------------------------------------------------------------------------------------
 
 install(TARGETS stepgauge RUNTIME_DEPENDENCY_SET program_libraries RUNTIME DESTINATION bin COMPONENT program)
-foreach(name cpu cuda)
+foreach(name cpu cuda image)
   if(TARGET sg_module_${name})
     add_dependencies(packaged sg_module_${name})
     sg_take_libraries_from(sg_module_${name} "$ORIGIN")
@@ -43,6 +43,11 @@ foreach(name cpu cuda)
             LIBRARY DESTINATION ${SG_MODULE_DIR} COMPONENT program)
   endif()
 endforeach()
+# FFmpeg with all that it is built from is a hundred libraries: the video module takes the host's.
+if(TARGET sg_module_video)
+  add_dependencies(packaged sg_module_video)
+  install(TARGETS sg_module_video LIBRARY DESTINATION ${SG_MODULE_DIR} COMPONENT program)
+endif()
 install(RUNTIME_DEPENDENCY_SET program_libraries PRE_EXCLUDE_REGEXES ${SG_HOST_LIBRARIES}
         LIBRARY DESTINATION ${SG_MODULE_DIR} COMPONENT program)
 install(DIRECTORY configs/ DESTINATION share/stepgauge/configs COMPONENT program)
@@ -53,7 +58,8 @@ install(PROGRAMS scripts/gpu.sh DESTINATION share/stepgauge COMPONENT program)
 install(FILES LICENSE README.md docs/take-along.md DESTINATION share/doc/stepgauge COMPONENT program)
 
 foreach(library hdf5=libhdf5-dev aec=libaec-dev zlib=zlib1g-dev gsl=libgsl-dev jansson=libjansson-dev
-        yaml=libyaml-dev csv=libcsv-dev dnnl=libdnnl2 gomp=libgomp1 opencl=ocl-icd-libopencl1)
+        yaml=libyaml-dev csv=libcsv-dev dnnl=libdnnl2 gomp=libgomp1 opencl=ocl-icd-libopencl1 png=libpng16-16 jpeg=libjpeg62-turbo
+        z=zlib1g)
   string(REPLACE "=" ";" pair ${library})
   sg_install_licence(${pair} program)
 endforeach()

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 1024, SEARCHED_BYTES = 512 };
+enum { PATH_BYTES = SG_MODULE_PATH_BYTES - 64, SEARCHED_BYTES = 512 };
 
 /* ---- where modules are ------------------------------------------------------------------------------------------- */
 
@@ -56,6 +56,12 @@ static const char *remedy_of(const char *name) {
     if (strcmp(name, "cuda") == 0)
         return "take a build that has it (with nvcc 13, scripts/setup.sh builds it, scripts/package.sh packs it), or "
                "measure on the CPU with --device cpu";
+    if (strcmp(name, "video") == 0)
+        return "video is read through FFmpeg 5.1 (Debian 12: apt install libavformat59 libavcodec59 libswscale6); with "
+               "another FFmpeg, build stepgauge on this machine (scripts/setup.sh)";
+    if (strcmp(name, "image") == 0)
+        return "images are read through libpng 1.6 and libjpeg-turbo (Debian 12: apt install libpng16-16 "
+               "libjpeg62-turbo), and the module is built by scripts/setup.sh";
     return "set STEPGAUGE_MODULES to the folder that holds it";
 }
 
@@ -123,35 +129,39 @@ static sg_code fail_symbol(const char *name, const char *path, const char *symbo
 
 /* A module is never closed: its threads and its libraries' exit handlers outlive any owner. dlopen counts references and
  * gives the same handle again, so no table of ours is needed. */
-sg_code sg_module_device(const char *name, const sg_device_api **api, sg_status *status) {
+sg_code sg_module_table(const char *name, const char *symbol, sg_module_place *place, const void **table,
+                        sg_status *status) {
     void *handle = NULL;
-    char path[PATH_BYTES + 64];
-    const sg_device_api *(*module)(void) = NULL;
-    *api = NULL;
-    sg_code code = open_module(name, &handle, path, sizeof path, status);
+    const void *(*module)(void) = NULL;
+    *table = NULL;
+    sg_code code = open_module(name, &handle, place->path, sizeof place->path, status);
     if (code != SG_OK) return code;
-    if (!find_function(handle, "sg_device_module", &module, sizeof module))
-        return fail_symbol(name, path, "sg_device_module", status);
-    const sg_device_api *found = module();
-    if (!found) return fail_symbol(name, path, "a device", status);
-    code =
-        check_abi(name, path, "device", found->abi, found->struct_bytes, SG_DEVICE_ABI, sizeof(sg_device_api), status);
+    if (!find_function(handle, symbol, &module, sizeof module)) return fail_symbol(name, place->path, symbol, status);
+    *table = module();
+    return *table ? SG_OK : fail_symbol(name, place->path, "its functions", status);
+}
+
+sg_code sg_module_device(const char *name, const sg_device_api **api, sg_status *status) {
+    sg_module_place place;
+    const void *table;
+    *api = NULL;
+    sg_code code = sg_module_table(name, "sg_device_module", &place, &table, status);
+    if (code != SG_OK) return code;
+    const sg_device_api *found = table;
+    code = check_abi(name, place.path, "device", found->abi, found->struct_bytes, SG_DEVICE_ABI, sizeof(sg_device_api),
+                     status);
     if (code == SG_OK) *api = found;
     return code;
 }
 
 sg_code sg_module_transport(const char *name, const sg_transport_api **api, sg_status *status) {
-    void *handle = NULL;
-    char path[PATH_BYTES + 64];
-    const sg_transport_api *(*module)(void) = NULL;
+    sg_module_place place;
+    const void *table;
     *api = NULL;
-    sg_code code = open_module(name, &handle, path, sizeof path, status);
+    sg_code code = sg_module_table(name, "sg_transport_module", &place, &table, status);
     if (code != SG_OK) return code;
-    if (!find_function(handle, "sg_transport_module", &module, sizeof module))
-        return fail_symbol(name, path, "sg_transport_module", status);
-    const sg_transport_api *found = module();
-    if (!found) return fail_symbol(name, path, "a transport", status);
-    code = check_abi(name, path, "transport", found->abi, found->struct_bytes, SG_TRANSPORT_ABI,
+    const sg_transport_api *found = table;
+    code = check_abi(name, place.path, "transport", found->abi, found->struct_bytes, SG_TRANSPORT_ABI,
                      sizeof(sg_transport_api), status);
     if (code == SG_OK) *api = found;
     return code;

@@ -10,6 +10,7 @@ targets=()
 packages=(
   gcc g++ binutils clang clang-format clang-tidy cmake ninja-build pkg-config python3 python3-pip
   libdnnl-dev libhdf5-dev libaec-dev zlib1g-dev libgsl-dev libjansson-dev libyaml-dev libcsv-dev libcmocka-dev
+  libpng-dev libjpeg-dev libavformat-dev libavcodec-dev libswscale-dev libavutil-dev
   libopenmpi-dev openmpi-bin libclang-rt-14-dev
 )
 missing=()

@@ -44,6 +44,14 @@ check_libraries() { # FILE
   done < <(env -i PATH="$PATH" ldd "$1")
 }
 
+# What a module that uses the host's libraries is linked to: those that it names, and those of the C runtime.
+check_host_libraries() { # FILE PATTERN
+  local name
+  while read -r name; do
+    [[ $name =~ $host_library ]] || [[ $name =~ $2 ]] || fail "${1#"$tree/"} is linked to $name"
+  done < <(objdump -p "$1" | sed -n 's/^ *NEEDED *//p')
+}
+
 count=0
 while IFS= read -r -d '' file; do
   [ "$(head -c 4 "$file" | tail -c 3)" = "ELF" ] || continue
@@ -51,6 +59,7 @@ while IFS= read -r -d '' file; do
   check_versions "$file"
   case "$(basename "$file")" in
     lib*) ;;
+    stepgauge_video.so) check_host_libraries "$file" '^lib(avformat|avcodec|avutil|swscale)\.so\.[0-9]+$' ;;
     *) check_libraries "$file" ;;
   esac
 done < <(find "$tree" -type f -size +3c -print0)
@@ -59,6 +68,7 @@ modules=("$tree"/lib/stepgauge/stepgauge_*.so)
 [ "$count" -ge 3 ] && [ -x "$tree/bin/stepgauge" ] && [ -f "${modules[0]}" ] || fail "$count programs and libraries found: the archive is not whole"
 [ ! -e "$tree/lib/stepgauge/stepgauge_mpi.so" ] || fail "the mpi module needs the host's MPI and must not travel"
 inside=(hdf5 aec zlib gsl jansson yaml csv dnnl gomp opencl)
+[ ! -e "$tree/lib/stepgauge/stepgauge_image.so" ] || inside+=(png jpeg z)
 [ ! -e "$tree/lib/stepgauge/stepgauge_cuda.so" ] || inside+=(cudart)
 for library in "${inside[@]}"; do
   [ -s "$tree/share/doc/stepgauge/licences/$library.txt" ] || fail "the licence of $library is missing"
