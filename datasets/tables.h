@@ -39,8 +39,9 @@ typedef struct sg_table_column_data {
         SG_COLUMN_INT64,
         SG_COLUMN_DOUBLE,
         SG_COLUMN_TEXT,
+        SG_COLUMN_TEXT_LIST,
         SG_COLUMN_IMAGE
-    } kind; /* IMAGE: struct {bytes, path} */
+    } kind; /* TEXT_LIST: lists of one text each; IMAGE: struct {bytes, path} */
     int64_t width;
     const double *numbers;       /* [rows x width] */
     const char *const *texts;    /* [rows]; IMAGE: paths, NULL: none */
@@ -51,5 +52,11 @@ typedef struct sg_table_column_data {
  * Hugging Face's datasets has them). A file at `path` is replaced; none is left on failure. */
 sg_code sg_table_write(const char *path, const sg_table_column_data *columns, size_t n_columns, int64_t rows,
                        sg_status *status);
+/* The same with notes for frameworks in the file's footer: "pandas" (which column is the index), "huggingface" (features). */
+typedef struct sg_table_note {
+    const char *key, *value;
+} sg_table_note;
+sg_code sg_table_write_noted(const char *path, const sg_table_column_data *columns, size_t n_columns, int64_t rows,
+                             const sg_table_note *notes, size_t n_notes, sg_status *status);
 
 #endif

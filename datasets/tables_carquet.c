@@ -93,6 +93,7 @@ static const char *find_functions(void *handle, sg_carquet *carquet) {
         {"carquet_writer_write_arrow", &carquet->writer_write},
         {"carquet_writer_new_row_group", &carquet->writer_new_group},
         {"carquet_writer_close", &carquet->writer_close},
+        {"carquet_writer_add_metadata", &carquet->writer_add_metadata},
         {"carquet_writer_abort", &carquet->writer_abort},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)

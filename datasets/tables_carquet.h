@@ -58,6 +58,7 @@ typedef struct sg_carquet {
     void *(*writer_create)(const char *, const void *, const sg_carquet_writer_options *, sg_carquet_error *);
     int (*writer_write)(void *, sg_arrow_array *, sg_arrow_schema *, sg_carquet_error *); /* releases both */
     int (*writer_new_group)(void *);
+    int (*writer_add_metadata)(void *, const char *key, const char *value);
     int (*writer_close)(void *);
     void (*writer_abort)(void *);
 } sg_carquet;

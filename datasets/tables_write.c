@@ -78,6 +78,8 @@ static const char *number_format(const sg_table_column_data *column) {
 
 static bool column_schema(sg_arrow_schema *schema, const sg_table_column_data *column) {
     if (column->kind == SG_COLUMN_TEXT) return start_schema(schema, "u", column->name, 0);
+    if (column->kind == SG_COLUMN_TEXT_LIST)
+        return start_schema(schema, "+l", column->name, 1) && start_schema(schema->children[0], "u", "element", 0);
     if (column->kind == SG_COLUMN_IMAGE)
         return start_schema(schema, "+s", column->name, 2) && start_schema(schema->children[0], "z", "bytes", 0) &&
                start_schema(schema->children[1], "u", "path", 0);
@@ -101,12 +103,13 @@ static bool number_values(sg_arrow_array *array, const sg_table_column_data *col
     return values != NULL;
 }
 
-static bool number_lists(sg_arrow_array *array, const sg_table_column_data *column, int64_t first, int64_t rows) {
+/* Lists of `width` values each; the child is still to fill. */
+static bool start_lists(sg_arrow_array *array, int64_t rows, int64_t width) {
     if (!start_array(array, rows, 2, 1)) return false;
     int32_t *offsets = calloc((size_t)rows + 1, sizeof *offsets);
     array->buffers[1] = offsets;
-    for (int64_t i = 0; offsets && i <= rows; i++) offsets[i] = (int32_t)(i * column->width);
-    return offsets && number_values(array->children[0], column, first, rows);
+    for (int64_t i = 0; offsets && i <= rows; i++) offsets[i] = (int32_t)(i * width);
+    return offsets != NULL;
 }
 
 /* Texts (n_bytes NULL: up to their NUL, NULL is null) or bytes. */
@@ -134,13 +137,15 @@ static bool byte_values(sg_arrow_array *array, const void *const *values, const 
 static bool column_array(sg_arrow_array *array, const sg_table_column_data *column, int64_t first, int64_t rows) {
     const void *const *texts = column->texts ? (const void *const *)(column->texts + first) : NULL;
     if (column->kind == SG_COLUMN_TEXT) return byte_values(array, texts, NULL, rows);
+    if (column->kind == SG_COLUMN_TEXT_LIST)
+        return start_lists(array, rows, 1) && byte_values(array->children[0], texts, NULL, rows);
     if (column->kind == SG_COLUMN_IMAGE)
         return start_array(array, rows, 1, 2) &&
                byte_values(array->children[0], (const void *const *)(column->bytes + first), column->n_bytes + first,
                            rows) &&
                byte_values(array->children[1], texts, NULL, rows);
     if (column->width == 1) return number_values(array, column, first, rows);
-    return number_lists(array, column, first, rows);
+    return start_lists(array, rows, column->width) && number_values(array->children[0], column, first, rows);
 }
 
 static bool table_schema(sg_arrow_schema *schema, const sg_table_column_data *columns, size_t n_columns) {
@@ -161,7 +166,7 @@ static bool table_array(sg_arrow_array *array, const sg_table_column_data *colum
 
 /* Bytes of a column's values of one group fit offsets of 32 bits. */
 static bool column_fits(const sg_table_column_data *column, int64_t first, int64_t rows) {
-    if (column->kind != SG_COLUMN_TEXT && column->kind != SG_COLUMN_IMAGE)
+    if (column->kind != SG_COLUMN_TEXT && column->kind != SG_COLUMN_TEXT_LIST && column->kind != SG_COLUMN_IMAGE)
         return column->width >= 1 && rows <= INT32_MAX / column->width;
     size_t texts = 0, bytes = 0;
     for (int64_t i = first; i < first + rows; i++) {
@@ -233,8 +238,8 @@ static sg_code write_group(const sg_carquet *carquet, void *writer, const char *
     return SG_OK;
 }
 
-sg_code sg_table_write(const char *path, const sg_table_column_data *columns, size_t n_columns, int64_t rows,
-                       sg_status *status) {
+sg_code sg_table_write_noted(const char *path, const sg_table_column_data *columns, size_t n_columns, int64_t rows,
+                             const sg_table_note *notes, size_t n_notes, sg_status *status) {
     sg_carquet carquet;
     sg_carquet_error error;
     void *writer = NULL;
@@ -248,10 +253,18 @@ sg_code sg_table_write(const char *path, const sg_table_column_data *columns, si
         code = write_group(&carquet, writer, path, columns, n_columns, first, rows - first < each ? rows - first : each,
                            status);
     memset(&error, 0, sizeof error);
+    for (size_t i = 0; code == SG_OK && i < n_notes; i++)
+        if (carquet.writer_add_metadata(writer, notes[i].key, notes[i].value) != 0)
+            code = fail_write(path, &error, status);
     if (code != SG_OK)
         carquet.writer_abort(writer);
     else if (carquet.writer_close(writer) != 0)
         code = fail_write(path, &error, status);
     if (code != SG_OK) (void)unlink(path);
     return code;
+}
+
+sg_code sg_table_write(const char *path, const sg_table_column_data *columns, size_t n_columns, int64_t rows,
+                       sg_status *status) {
+    return sg_table_write_noted(path, columns, n_columns, rows, NULL, 0, status);
 }
