@@ -87,6 +87,13 @@ if(TARGET sg_module_cuda)
   install(FILES ${text} DESTINATION ${SG_LICENCE_DIR} RENAME cudart.txt COMPONENT program)
 endif()
 
+# Parquet: what scripts/setup.sh unpacked of PyPI's wheel, when it could. Its library finds libgomp in ../carquet.libs .
+set(carquet ${CMAKE_SOURCE_DIR}/build/carquet)
+install(FILES ${carquet}/carquet/libcarquet.so DESTINATION ${SG_MODULE_DIR}/carquet/carquet COMPONENT program OPTIONAL)
+install(DIRECTORY ${carquet}/carquet.libs DESTINATION ${SG_MODULE_DIR}/carquet COMPONENT program OPTIONAL)
+install(FILES ${carquet}/carquet-0.7.2.dist-info/licenses/LICENSE DESTINATION ${SG_LICENCE_DIR} RENAME carquet.txt
+        COMPONENT program OPTIONAL)
+
 # Which versions the archive holds, for those who want their sources.
 get_property(packages GLOBAL PROPERTY SG_PACKAGES_TAKEN)
 if(packages)
