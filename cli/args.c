@@ -24,7 +24,7 @@ typedef enum sg_arg_type {
     ARG_IMAGE_SIZE /* HxW */
 } sg_arg_type;
 
-/* Groups: a import, p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, k captured updates, e traces, t how long it lasts, f measuring again, w machine, q its host, u how sure, l plan, s a training under way, o output file, g the framework's own times, i listing, x tables of measurements, v validation, y nodes, j everywhere. */
+/* Groups: a import, z its explanation, p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, k captured updates, e traces, t how long it lasts, f measuring again, w machine, q its host, u how sure, l plan, s a training under way, o output file, g the framework's own times, i listing, x tables of measurements, v validation, y nodes, j everywhere. */
 typedef struct sg_arg {
     const char *name, *value;
     char group;
@@ -50,6 +50,7 @@ static const sg_arg table[] = {
     {"--config", "FILE", 'p', ARG_TEXT, AT(config), 0, "YAML or JSON with keys of the policy"},
     {"--dataset", "DIR|FILE", 'p', ARG_TEXT, AT(dataset), 0, "LeRobot data set folder or its meta/info.json"},
     {"--policy", "P", 'a', ARG_TEXT, AT(policy), 0, "what was trained, where the log does not say it"},
+    {"--explain", NULL, 'z', ARG_FLAG, AT(explain), 0, "what limits the training, the evidence, and what to change"},
     {"--train-config", "FILE", 'a', ARG_TEXT, AT(train_config), 0,
      "what the log does not say (default: train_config.json in its folder)"},
     {"--train-config", "FILE", 'p', ARG_TEXT, AT(train_config), 0, "LeRobot train_config.json"},

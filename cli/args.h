@@ -34,6 +34,7 @@ typedef struct sg_args {
     double env_step_us;
     const char *sharding, *precision, *framework, *config, *dataset, *train_config;
     const char *policy; /* import */
+    bool explain;       /* import */
     sg_repeat set;
 
     /* where and how */

@@ -12,6 +12,8 @@
 /* train_config.json of the folder that holds the log; "" when there is none. */
 static void config_beside(const char *log, char *path, size_t bytes) {
     const char *slash = strrchr(log, '/');
+    path[0] = '\0';
+    if (strcmp(log, "-") == 0) return; /* standard input lies in no folder */
     int n = snprintf(path, bytes, "%.*strain_config.json", slash ? (int)(slash + 1 - log) : 0, log);
     struct stat info;
     if (n < 0 || (size_t)n >= bytes || stat(path, &info) != 0) path[0] = '\0';
@@ -55,6 +57,7 @@ static sg_code read_config(const sg_args *args, sg_import *import, sg_status *st
 }
 
 sg_code sg_import_read(const sg_args *args, const char *path, sg_import *import, sg_status *status) {
+    memset(import, 0, sizeof *import);
     import->path = path;
     sg_code code = sg_logs_read(path, &import->logs, status);
     return code == SG_OK ? read_config(args, import, status) : code;
@@ -65,24 +68,37 @@ void sg_import_clear(sg_import *import) {
     sg_logs_clear(&import->logs);
 }
 
-static void clear(sg_import *imports, size_t n) {
+typedef struct told {
+    size_t points;
+    sg_explanation *explanations; /* NULL: not asked for */
+    size_t n_explanations;
+} told;
+
+static void clear(sg_import *imports, size_t n, told *t) {
     for (size_t i = 0; i < n; i++) sg_import_clear(&imports[i]);
+    for (size_t i = 0; i < t->n_explanations; i++) sg_explanation_clear(&t->explanations[i]);
+    free(t->explanations);
     free(imports);
 }
 
-static int show(const sg_args *args, const sg_import *imports, size_t n, size_t points) {
+static int show(const sg_args *args, const sg_import *imports, size_t n, const told *t) {
+    const sg_explanation *next = t->explanations;
     if (args->json) {
         json_t *list = json_array();
-        for (size_t i = 0; i < n; i++) sg_json_import(&imports[i], list);
+        for (size_t i = 0; i < n; i++) {
+            sg_json_import(&imports[i], next, list);
+            if (next) next += imports[i].logs.n;
+        }
         json_t *object = json_pack("{s:o}", "logs", list);
-        if (args->output) (void)json_object_set_new(object, "points_written", json_integer((json_int_t)points));
+        if (args->output) (void)json_object_set_new(object, "points_written", json_integer((json_int_t)t->points));
         return sg_json_print(object, SG_OK);
     }
     for (size_t i = 0; i < n; i++) {
         if (i) printf("\n");
-        sg_print_import(&imports[i]);
+        sg_print_import(&imports[i], next);
+        if (next) next += imports[i].logs.n;
     }
-    if (args->output) printf("\n%zu observed point(s) written to %s\n", points, args->output);
+    if (args->output) printf("\n%zu observed point(s) written to %s\n", t->points, args->output);
     return SG_OK;
 }
 
@@ -98,9 +114,11 @@ int sg_cmd_import(const sg_args *args) {
     sg_code code = imports ? SG_OK : sg_fail_memory(&status, n * sizeof *imports, "logs");
     for (size_t i = 0; imports && code == SG_OK && i < n; i++)
         code = sg_import_read(args, args->positional.value[i], &imports[i], &status);
-    size_t points = 0;
-    if (code == SG_OK && args->output) code = sg_import_points(args, imports, n, &points, &status);
-    int result = code == SG_OK ? show(args, imports, n, points) : sg_show_error(args, &status);
-    clear(imports, imports ? n : 0);
+    told t = {0};
+    if (code == SG_OK && args->explain)
+        code = sg_import_explain(args, imports, n, &t.explanations, &t.n_explanations, &status);
+    if (code == SG_OK && args->output) code = sg_import_points(args, imports, n, &t.points, &status);
+    int result = code == SG_OK ? show(args, imports, n, &t) : sg_show_error(args, &status);
+    clear(imports, imports ? n : 0, &t);
     return result;
 }

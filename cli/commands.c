@@ -16,9 +16,9 @@ static const sg_command commands[] = {
     {"bench", "bench gemm|memory|copy|launch|collective|ops [--device D] [-o run.h5]",
      "The machine's ceilings: products, memory, copies, launches, collectives",
      "stepgauge bench gemm --sizes 1024,5000 --precision fp32,bf16", "bnrdchtwoj", sg_cmd_bench},
-    {"import", "import LOG.. [-o run.h5 --machine M] [--json]",
+    {"import", "import LOG..|- [--explain] [-o run.h5 --machine M] [--json]",
      "Read training logs of LeRobot, W&B, rsl_rl, openpi, HF Trainer, Brax",
-     "stepgauge import train.log -o run.h5 --machine rtx-4090 --cameras 2", "apnrwoj", sg_cmd_import},
+     "stepgauge import train.log -o run.h5 --machine rtx-4090 --cameras 2", "azpnrwoj", sg_cmd_import},
     {"fit",
      "fit run.h5 [POLICY] [-o machine.h5] [--probe FILE] [--log FILE]\n       stepgauge fit --kernels FILE.. --device "
      "NAME [-o machine.h5|.yaml]",

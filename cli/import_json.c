@@ -91,7 +91,25 @@ static json_t *event_of(const sg_log_event *e) {
     return object;
 }
 
-static json_t *log_of(const sg_import *import, const sg_log *log) {
+static json_t *diagnosis_of(const sg_diagnosis *d) {
+    json_t *object = json_pack("{s:s, s:s}", "rule", d->rule, "cause", d->cause);
+    put_real(object, "share", d->share);
+    put_text(object, "text", d->text);
+    put_text(object, "evidence", d->evidence);
+    put_text(object, "remedy", d->remedy);
+    put_real(object, "expected_gain", d->gain);
+    return object;
+}
+
+static void put_explanation(json_t *object, const sg_explanation *e) {
+    json_t *diagnoses = json_array(), *asks = json_array();
+    for (size_t i = 0; i < e->n; i++) (void)json_array_append_new(diagnoses, diagnosis_of(&e->diagnosis[i]));
+    for (size_t i = 0; i < e->n_asks; i++) (void)json_array_append_new(asks, json_string(e->asks[i]));
+    (void)json_object_set_new(object, "diagnoses", diagnoses);
+    (void)json_object_set_new(object, "asks", asks);
+}
+
+static json_t *log_of(const sg_import *import, const sg_log *log, const sg_explanation *explanation) {
     char file[512];
     sg_log_copy_text(file, sizeof file, import->path, strlen(import->path));
     json_t *windows = json_array(), *events = json_array(), *warnings = json_array();
@@ -105,10 +123,12 @@ static json_t *log_of(const sg_import *import, const sg_log *log) {
     put_real(object, "jit_s", log->jit_s);
     put_real(object, "train_s", log->train_s);
     if (import->has_config) put_text(object, "train_config", import->config_path);
+    if (explanation) put_explanation(object, explanation);
     return object;
 }
 
-void sg_json_import(const sg_import *import, json_t *list) {
+void sg_json_import(const sg_import *import, const sg_explanation *explanations, json_t *list) {
     for (size_t i = 0; i < import->logs.n; i++)
-        (void)json_array_append_new(list, log_of(import, &import->logs.logs[i]));
+        (void)json_array_append_new(list,
+                                    log_of(import, &import->logs.logs[i], explanations ? &explanations[i] : NULL));
 }

@@ -93,7 +93,25 @@ static void print_events(const sg_log *log) {
     if (shown < log->n_events) printf("  ... %zu more events\n", log->n_events - shown);
 }
 
-void sg_print_import(const sg_import *import) {
+static void print_diagnosis(const sg_diagnosis *d, size_t number) {
+    printf("\n%zu. %s.\n", number, d->text);
+    printf("   Cause: %s", d->cause);
+    if (isfinite(d->share)) printf(", %.3g %% of the time", 100 * d->share);
+    printf(".\n");
+    if (d->evidence[0]) printf("   Evidence: %s.\n", d->evidence);
+    if (d->remedy[0]) printf("   What to do: %s.\n", d->remedy);
+    if (isfinite(d->gain)) printf("   Expected: up to %.2f times as fast.\n", d->gain);
+}
+
+static void print_explanation(const sg_explanation *e) {
+    printf("\nWhat limits this training\n");
+    for (size_t i = 0; i < e->n; i++) print_diagnosis(&e->diagnosis[i], i + 1);
+    if (!e->n) printf("  Nothing that this log shows: no rule found its numbers in it.\n");
+    if (e->n_asks) printf("\nWhat would tell more\n");
+    for (size_t i = 0; i < e->n_asks; i++) printf("  %s.\n", e->asks[i]);
+}
+
+void sg_print_import(const sg_import *import, const sg_explanation *explanations) {
     for (size_t i = 0; i < import->logs.n; i++) {
         const sg_log *log = &import->logs.logs[i];
         printf("%s%s: %s, %llu windows\n", i ? "\n" : "", import->path, log->format,
@@ -112,5 +130,6 @@ void sg_print_import(const sg_import *import) {
         if (log->n_events) printf("\nEvents\n");
         print_events(log);
         for (size_t w = 0; w < log->n_warnings; w++) printf("Note: %s\n", log->warnings[w]);
+        if (explanations) print_explanation(&explanations[i]);
     }
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 /* Beside the largest line there is always room for a whole read. */
@@ -47,8 +48,25 @@ sg_code sg_line_source_over(const char *text, size_t bytes, sg_line_source **sou
     return SG_OK;
 }
 
+/* Standard input, which may be a pipe. It stays open: it is not ours. */
+static sg_code open_standard_input(sg_line_source **source, sg_status *status) {
+    sg_code code = make(source, status);
+    if (code != SG_OK) return code;
+    sg_line_source *s = *source;
+    (void)snprintf(s->path, sizeof s->path, "standard input");
+    int copy = dup(STDIN_FILENO);
+    s->file = copy >= 0 ? gzdopen(copy, "rb") : NULL;
+    if (s->file) return (void)gzbuffer(s->file, READ_BYTES / 2), SG_OK;
+    code = sg_fail(status, SG_BAD_INPUT, "standard input cannot be read: %s", strerror(errno));
+    if (copy >= 0) (void)close(copy);
+    sg_line_source_close(s);
+    *source = NULL;
+    return code;
+}
+
 sg_code sg_line_source_open(const char *path, sg_line_source **source, sg_status *status) {
     struct stat info;
+    if (strcmp(path, "-") == 0) return open_standard_input(source, status);
     if (stat(path, &info) != 0)
         return sg_fail(status, SG_BAD_INPUT, "%.300s cannot be read: %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode))

@@ -22,7 +22,7 @@ typedef struct sg_line {
 
 typedef struct sg_line_source sg_line_source;
 
-/* SG_BAD_INPUT: missing, no regular file, no permission. */
+/* "-": standard input, once. SG_BAD_INPUT: missing, no regular file, no permission. */
 sg_code sg_line_source_open(const char *path, sg_line_source **source, sg_status *status);
 /* The same over memory, which must outlive the source. */
 sg_code sg_line_source_over(const char *text, size_t bytes, sg_line_source **source, sg_status *status);

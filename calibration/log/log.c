@@ -127,6 +127,13 @@ static sg_code open_source(const origin *from, sg_line_source **source, sg_statu
 static sg_code read_columns(readers *r, const origin *from, sg_status *status) {
     size_t runs = r->csv.runs;
     sg_wandb_csv_close(&r->csv, &r->builder);
+    if (runs > 1 && from->path && strcmp(from->path, "-") == 0) { /* what was piped is gone */
+        sg_log *log = sg_log_builder_run(&r->builder);
+        if (log)
+            sg_log_warn(log, "%zu further runs of this table are left out: standard input is read once, give the file",
+                        runs - 1);
+        return SG_OK;
+    }
     for (size_t k = 1; k < runs && !r->builder.out_of_memory; k++) {
         sg_line_source *source;
         sg_line line;
@@ -170,7 +177,7 @@ static sg_code read_all(const origin *from, const char *name, sg_logs *logs, sg_
 }
 
 sg_code sg_logs_read(const char *path, sg_logs *logs, sg_status *status) {
-    return read_all(&(origin){.path = path}, path, logs, status);
+    return read_all(&(origin){.path = path}, strcmp(path, "-") == 0 ? "standard input" : path, logs, status);
 }
 
 sg_code sg_logs_parse(const char *text, size_t bytes, const char *name, sg_logs *logs, sg_status *status) {

@@ -110,7 +110,7 @@ typedef struct sg_logs {
     uint64_t bytes; /* uncompressed */
 } sg_logs;
 
-/* SG_BAD_INPUT: no such file, or no log: which formats were looked for and what was missing. *logs is empty on failure. */
+/* "-": standard input. SG_BAD_INPUT: no such file, or no log: which formats were looked for and what was missing. *logs is empty on failure. */
 sg_code sg_logs_read(const char *path, sg_logs *logs, sg_status *status);
 /* The same from memory; `name` stands for the path in messages. */
 sg_code sg_logs_parse(const char *text, size_t bytes, const char *name, sg_logs *logs, sg_status *status);

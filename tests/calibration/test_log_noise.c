@@ -225,12 +225,37 @@ static void time_is_that_of_passes(void **state) {
     free(text);
 }
 
+/* "-": a pipe, plain or gzip'd, which cannot be read twice. */
+static void standard_input(void **state) {
+    (void)state;
+    static const char text[] = "step:1 updt_s:0.25\nstep:2 updt_s:0.25\n";
+    for (int zipped = 0; zipped < 2; zipped++) {
+        int ends[2], old = dup(STDIN_FILENO);
+        assert_true(old >= 0);
+        assert_int_equal(pipe(ends), 0);
+        gzFile file = gzdopen(ends[1], zipped ? "wb" : "wbT");
+        assert_non_null(file);
+        assert_int_equal(gzwrite(file, text, sizeof text - 1), sizeof text - 1);
+        assert_int_equal(gzclose(file), Z_OK);
+        assert_true(dup2(ends[0], STDIN_FILENO) >= 0);
+        (void)close(ends[0]);
+        sg_logs logs;
+        sg_status status;
+        sg_code code = sg_logs_read("-", &logs, &status);
+        assert_true(dup2(old, STDIN_FILENO) >= 0);
+        (void)close(old);
+        if (code != SG_OK) fail_msg("%s", status.text);
+        assert_int_equal(logs.logs[0].n_windows, 2);
+        sg_logs_clear(&logs);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(escapes_and_returns),    cmocka_unit_test(bytes_that_are_no_text),
         cmocka_unit_test(endless_lines),          cmocka_unit_test(compressed_files),
         cmocka_unit_test(memory_is_bounded),      cmocka_unit_test(files_that_cannot_be_read),
-        cmocka_unit_test(time_is_that_of_passes),
+        cmocka_unit_test(time_is_that_of_passes), cmocka_unit_test(standard_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

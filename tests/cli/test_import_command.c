@@ -126,6 +126,34 @@ static void logs_as_tables(void **state) {
     sg_said_clear(&said);
 }
 
+static void logs_explained(void **state) {
+    (void)state;
+    json_t *root = sg_said_answer(sg_stepgauge("import", train, "--explain", "--json", NULL), 0);
+    json_t *log = json_array_get(json_object_get(root, "logs"), 0), *diagnoses = json_object_get(log, "diagnoses");
+    json_t *first = json_array_get(diagnoses, 0);
+    assert_string_equal(json_string_value(json_object_get(first, "rule")), "update"); /* no machine to ask */
+    assert_true(sg_json_number(first, "share") > 0.9);
+    assert_true(json_is_string(json_object_get(first, "evidence")) && json_is_string(json_object_get(first, "remedy")));
+    assert_true(json_array_size(json_object_get(log, "asks")) > 0);
+    json_decref(root);
+    root = sg_said_answer(sg_stepgauge("import", train, "--explain", "--machine", "rtx-4090", "--json", NULL), 0);
+    log = json_array_get(json_object_get(root, "logs"), 0);
+    bool limit = false;
+    size_t i;
+    json_array_foreach(json_object_get(log, "diagnoses"), i, first) {
+        limit |= strcmp(json_string_value(json_object_get(first, "rule")), "limit") == 0;
+    }
+    assert_true(limit);
+    json_decref(root);
+    root = sg_said_answer(sg_stepgauge("import", train, "--json", NULL), 0);
+    assert_null(json_object_get(json_array_get(json_object_get(root, "logs"), 0), "diagnoses"));
+    json_decref(root);
+    sg_said said = sg_stepgauge("import", train, "--explain", NULL);
+    assert_int_equal(said.status, 0);
+    assert_non_null(strstr(said.out, "What limits this training"));
+    sg_said_clear(&said);
+}
+
 static void observed_points(void **state) {
     (void)state;
     json_t *root =
@@ -230,9 +258,13 @@ static void refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logs_as_json),    cmocka_unit_test(logs_as_tables),
-        cmocka_unit_test(observed_points), cmocka_unit_test(fit_of_measured_and_observed),
-        cmocka_unit_test(configs_beside),  cmocka_unit_test(refusals),
+        cmocka_unit_test(logs_as_json),
+        cmocka_unit_test(logs_as_tables),
+        cmocka_unit_test(logs_explained),
+        cmocka_unit_test(observed_points),
+        cmocka_unit_test(fit_of_measured_and_observed),
+        cmocka_unit_test(configs_beside),
+        cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }
