@@ -24,7 +24,7 @@ typedef enum sg_arg_type {
     ARG_IMAGE_SIZE /* HxW */
 } sg_arg_type;
 
-/* Groups: a import, z its explanation, p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, k captured updates, e traces, t how long it lasts, f measuring again, w machine, q its host, u how sure, l plan, s a training under way, o output file, g the framework's own times, i listing, x tables of measurements, v validation, y nodes, j everywhere. */
+/* Groups: a import, z its explanation, p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, k captured updates, e traces, t how long it lasts, f measuring again, w machine, q its host, u how sure, l plan, s a training under way, o output file, g the framework's own times, i listing, x tables of measurements, v validation, y nodes, D data sets made, j everywhere. */
 typedef struct sg_arg {
     const char *name, *value;
     char group;
@@ -105,6 +105,19 @@ static const sg_arg table[] = {
     {"--rows", "FILE", 'v', ARG_TEXT, AT(rows_file), 0, "CSV to write: every row, measured and predicted"},
     {"--markdown", NULL, 'v', ARG_FLAG, AT(markdown), 0, "the tables in Markdown"},
     {"--config-dir", "DIR", 'v', ARG_TEXT, AT(config_dir), 0, "machines, frameworks, priors (default: searched)"},
+    {"--kind", "K", 'D', ARG_TEXT, AT(kind), 0,
+     "make: lerobot-v2.0, lerobot-v2.1, lerobot-v3.0, images, robomimic, aloha or libero"},
+    {"--codec", "C", 'D', ARG_TEXT, AT(codec), 0,
+     "make: lerobot: av1, h264, png; images: png, jpeg; aloha: raw, jpeg (the first is the default)"},
+    {"--episodes", "N", 'D', ARG_INT, AT(episodes), 1, "make: episodes (4)"},
+    {"--frames-per-episode", "N", 'D', ARG_INT, AT(frames_per_episode), 1, "make: frames of each (50)"},
+    {"--cameras", "N", 'D', ARG_INT, AT(cameras), 1, "make: cameras (2)"},
+    {"--image-size", "HxW", 'D', ARG_IMAGE_SIZE, AT(image_height), 1, "make: pixels of each camera (480x640)"},
+    {"--state-dim", "N", 'D', ARG_INT, AT(state_dim), 1, "make: width of the robot state (6)"},
+    {"--action-dim", "N", 'D', ARG_INT, AT(action_dim), 1, "make: width of an action (6)"},
+    {"--gop", "N", 'D', ARG_INT, AT(gop), 1, "make: frames from one key frame of a video to the next (2)"},
+    {"--fps", "X", 'D', ARG_POSITIVE, AT(fps), 0, "make: frames per second (30)"},
+    {"--seed", "N", 'D', ARG_INT, AT(seed), 0, "make: seed of scenes and movements (1)"},
     {"--output", "FILE", 'o', ARG_TEXT, AT(output), 0, "file to write (-o)"},
     {"--trace", "FILE", 'e', ARG_TEXT, AT(trace), 0, "one iteration as trace events, for Perfetto or Chrome"},
     {"--probe", "FILE", 'g', ARG_TEXT, AT(probe), 0, "what bench/torch_probe.py wrote"},
@@ -269,8 +282,9 @@ static void set_defaults(sg_args *args) {
     args->chunk_size = args->accumulation = args->envs = args->steps_per_env = args->mini_batches = -1;
     args->ppo_epochs = args->iterations = args->threads = args->seed = args->min_iterations = -1;
     args->frames = args->steps = args->save_every = args->folds = args->calibrate = args->gpus_per_node = -1;
-    args->env_step_us = args->time_budget_s = args->interval = args->host_speed = args->epochs = args->budget_usd =
-        args->deadline_h = -1;
+    args->episodes = args->frames_per_episode = args->gop = -1;
+    args->fps = args->env_step_us = args->time_budget_s = args->interval = args->host_speed = args->epochs =
+        args->budget_usd = args->deadline_h = -1;
 }
 
 /* One argument at argv[*i]; advances *i past a value that stands apart. given[]: by option. */

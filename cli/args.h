@@ -47,6 +47,11 @@ typedef struct sg_args {
     int64_t min_iterations;
     sg_int_list sizes; /* bench */
 
+    /* dataset make */
+    const char *kind, *codec;
+    int64_t episodes, frames_per_episode, gop;
+    double fps;
+
     /* plan */
     int64_t frames, steps, save_every;
     double epochs, budget_usd, deadline_h;

@@ -16,6 +16,8 @@ static const sg_command commands[] = {
     {"bench", "bench gemm|memory|copy|launch|collective|ops [--device D] [-o run.h5]",
      "The machine's ceilings: products, memory, copies, launches, collectives",
      "stepgauge bench gemm --sizes 1024,5000 --precision fp32,bf16", "bnrdchtwoj", sg_cmd_bench},
+    {"dataset", "dataset make DIR --kind K [options]", "Make a small data set to measure loading with",
+     "stepgauge dataset make demo --kind lerobot-v3.0 --episodes 4 --frames-per-episode 50", "Dj", sg_cmd_dataset},
     {"import", "import LOG..|- [--explain] [-o run.h5 --machine M] [--json]",
      "Read training logs of LeRobot, W&B, rsl_rl, openpi, HF Trainer, Brax",
      "stepgauge import train.log -o run.h5 --machine rtx-4090 --cameras 2", "azpnrwoj", sg_cmd_import},

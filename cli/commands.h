@@ -9,6 +9,7 @@ int sg_cmd_devices(const sg_args *args);
 int sg_cmd_inspect(const sg_args *args);
 int sg_cmd_measure(const sg_args *args);
 int sg_cmd_bench(const sg_args *args);
+int sg_cmd_dataset(const sg_args *args);
 int sg_cmd_import(const sg_args *args);
 int sg_cmd_fit(const sg_args *args);
 int sg_cmd_predict(const sg_args *args);
