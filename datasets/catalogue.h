@@ -62,6 +62,15 @@ typedef struct sg_frame_place {
     int64_t row;
 } sg_frame_place;
 
+/* Where the row of state and action of a frame lies. Names: columns of a table; data sets [T, n] of an HDF5 file, several
+ * joined by '\n' in the order in which their numbers make the state. "": there is none. */
+typedef struct sg_row_place {
+    bool hdf5; /* false: a Parquet file */
+    char path[768];
+    char state[1024], action[256];
+    int64_t row;
+} sg_row_place;
+
 /* path: a folder, or one HDF5 file. HDF5 and video files are looked into by a child process. SG_BAD_INPUT: which kinds were
  * looked for, and what was missing. */
 sg_code sg_catalogue_open(const char *path, sg_catalogue **catalogue, sg_status *status);
@@ -70,7 +79,10 @@ void sg_catalogue_close(sg_catalogue *catalogue);
 /* frame: of the episode. SG_BAD_INPUT: outside of it. */
 sg_code sg_catalogue_place(const sg_catalogue *catalogue, size_t camera, int64_t episode, int64_t frame,
                            sg_frame_place *place, sg_status *status);
-/* Episode of a frame counted over all. */
+/* The same for the row of state and action. SG_BAD_INPUT: outside of the episode, or no tables (`tables_why`). */
+sg_code sg_catalogue_row(const sg_catalogue *catalogue, int64_t episode, int64_t frame, sg_row_place *place,
+                         sg_status *status);
+/* Episode of a frame counted over all; -1: outside of them. */
 int64_t sg_catalogue_episode(const sg_catalogue *catalogue, int64_t frame);
 
 /* "lerobot-v3.0;av1;480x640;gop=2;cameras=2;name=pusht": what its loading depends on. */

@@ -9,12 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SG_CODEC_ABI = 1 };
+enum { SG_CODEC_ABI = 2 };
 
 /* What a video holds. */
 typedef struct sg_video_info {
     int64_t height, width, frames; /* frames: 0 where the file does not tell */
     double fps, duration_s;
+    double tick_s; /* of its clock: frames lie at whole ticks */
     char codec[24], pixel_format[24];
     int64_t gop; /* frames between the first two key frames; 0: one key frame only, or unknown */
 } sg_video_info;

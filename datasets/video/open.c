@@ -155,6 +155,7 @@ static void learn(sg_video *v) {
     v->info = (sg_video_info){.height = p->height, .width = p->width};
     v->info.frames = v->stream->nb_frames > 0 ? v->stream->nb_frames : 0;
     v->info.fps = ratio_of(v->stream->avg_frame_rate);
+    v->info.tick_s = av_q2d(v->stream->time_base);
     if (!(v->info.fps > 0)) v->info.fps = ratio_of(v->stream->r_frame_rate);
     if (v->stream->duration > 0)
         v->info.duration_s = (double)v->stream->duration * av_q2d(v->stream->time_base);
