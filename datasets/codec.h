@@ -41,9 +41,10 @@ typedef struct sg_codec_api {
     sg_code (*video_read)(sg_video *video, double time_s, double tolerance_s, uint8_t *rgb, sg_decode_count *count,
                           sg_status *status);
     /* Encodes `frames` frames that `draw` gives, yuv420p, as LeRobot records: codec "av1" (SVT-AV1, preset 12, CRF 30)
-     * or "h264" (CRF 23), a key frame every `gop` frames. SG_MACHINE: no such encoder here. */
+     * or "h264" (CRF 23), a key frame every `gop` frames. draw returns false to end it: SG_NO, and no
+     * file is left. SG_MACHINE: no such encoder here. */
     sg_code (*video_write)(const char *path, const char *codec, int64_t height, int64_t width, double fps, int64_t gop,
-                           int64_t frames, void (*draw)(void *user, int64_t frame, uint8_t *rgb), void *user,
+                           int64_t frames, bool (*draw)(void *user, int64_t frame, uint8_t *rgb), void *user,
                            sg_status *status);
 
     /* ---- still images; NULL in the video module ---- */

@@ -154,14 +154,13 @@ typedef struct reel {
     sg_status status;
 } reel;
 
-/* After trouble the encoder gets the same frame again and again, which costs it next to nothing. */
-static void draw(void *user, int64_t frame, uint8_t *rgb) {
+static bool draw(void *user, int64_t frame, uint8_t *rgb) {
     reel *r = user;
     sg_make *make = r->set->make;
     int64_t episode = r->first + frame / make->o.frames_per_episode;
-    if (r->code == SG_OK)
-        r->code = sg_make_draw(make, r->camera, episode, frame % make->o.frames_per_episode, rgb,
-                               levels(r->set, r->camera), &r->status);
+    r->code = sg_make_draw(make, r->camera, episode, frame % make->o.frames_per_episode, rgb, levels(r->set, r->camera),
+                           &r->status);
+    return r->code == SG_OK;
 }
 
 sg_code sg_lerobot_video(sg_make_lerobot_set *set, int64_t camera, int64_t first, int64_t n, sg_status *status) {

@@ -39,7 +39,7 @@ void sg_video_info_of(const sg_video *video, sg_video_info *info);
 sg_code sg_video_read(sg_video *video, double time_s, double tolerance_s, uint8_t *rgb, sg_decode_count *count,
                       sg_status *status);
 sg_code sg_video_write(const char *path, const char *codec, int64_t height, int64_t width, double fps, int64_t gop,
-                       int64_t frames, void (*draw)(void *user, int64_t frame, uint8_t *rgb), void *user,
+                       int64_t frames, bool (*draw)(void *user, int64_t frame, uint8_t *rgb), void *user,
                        sg_status *status);
 
 /* FFmpeg's words for an error. */

@@ -153,7 +153,7 @@ static sg_code check(const char *path, int64_t height, int64_t width, double fps
 }
 
 sg_code sg_video_write(const char *path, const char *codec, int64_t height, int64_t width, double fps, int64_t gop,
-                       int64_t frames, void (*draw)(void *user, int64_t frame, uint8_t *rgb), void *user,
+                       int64_t frames, bool (*draw)(void *user, int64_t frame, uint8_t *rgb), void *user,
                        sg_status *status) {
     writer w = {.path = path};
     char url[PATH_BYTES + 8];
@@ -166,8 +166,10 @@ sg_code sg_video_write(const char *path, const char *codec, int64_t height, int6
     if (!code) code = open_file(&w, status);
     if (!code) code = make_frame(&w, status);
     for (int64_t f = 0; !code && f < frames; f++) {
-        draw(user, f, w.rgb);
-        code = write_frame(&w, f, status);
+        if (draw(user, f, w.rgb))
+            code = write_frame(&w, f, status);
+        else
+            code = sg_fail(status, SG_NO, "video %.300s was given up", path);
     }
     if (!code) code = encode(&w, NULL, status);
     if (!code) {

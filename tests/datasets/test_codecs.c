@@ -22,12 +22,13 @@ static sg_scratch folder;
 
 /* ---- drawn frames with a number in them ---------------------------------------------------------------------------- */
 
-static void draw(void *scene, int64_t frame, uint8_t *rgb) {
+static bool draw(void *scene, int64_t frame, uint8_t *rgb) {
     sg_scene_draw(scene, frame, rgb);
     for (int bit = 0; bit < BITS; bit++)
         for (int c = 0; c < 3; c++)
             for (int y = 0; y < BLOCK; y++)
                 memset(rgb + c * PLANE + y * WIDTH + bit * BLOCK, frame >> bit & 1 ? 235 : 20, BLOCK);
+    return true;
 }
 
 static int64_t number_in(const uint8_t *rgb) {
