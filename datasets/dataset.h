@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* meta/info.json of v2.0, v2.1, v3.0. */
+/* LeRobot: meta/info.json of v2.0, v2.1, v3.0. Folders of images and HDF5 demonstrations: what is found in them; version and
+ * robot are "". */
 typedef struct sg_dataset {
     char path[512], version[16], robot[64];
     int64_t frames, episodes, tasks;
@@ -18,7 +19,7 @@ typedef struct sg_dataset {
     char codec[24];
 } sg_dataset;
 
-/* path: a data set folder, its meta folder, or an info.json. Bad JSON: line and column. */
+/* path: a data set folder, its meta folder, an info.json, or an HDF5 file. Bad JSON: line and column. */
 sg_code sg_dataset_read(const char *path, sg_dataset *dataset, sg_status *status);
 
 #endif
