@@ -21,6 +21,9 @@ static const sg_command commands[] = {
     {"import", "import LOG..|- [--explain] [-o run.h5 --machine M] [--json]",
      "Read training logs of LeRobot, W&B, rsl_rl, openpi, HF Trainer, Brax",
      "stepgauge import train.log -o run.h5 --machine rtx-4090 --cameras 2", "azpnrwoj", sg_cmd_import},
+    {"compare", "compare LOG run.h5|machine.h5|MACHINE.. [POLICY options]",
+     "A training log beside what was measured here and what is predicted, phase by phase",
+     "stepgauge compare train.log run.h5 --cameras 2 --image-size 480x640", "apnrwquj", sg_cmd_compare},
     {"fit",
      "fit run.h5 [POLICY] [-o machine.h5] [--probe FILE] [--log FILE]\n       stepgauge fit --kernels FILE.. --device "
      "NAME [-o machine.h5|.yaml]",

@@ -11,6 +11,7 @@ int sg_cmd_measure(const sg_args *args);
 int sg_cmd_bench(const sg_args *args);
 int sg_cmd_dataset(const sg_args *args);
 int sg_cmd_import(const sg_args *args);
+int sg_cmd_compare(const sg_args *args);
 int sg_cmd_fit(const sg_args *args);
 int sg_cmd_predict(const sg_args *args);
 int sg_cmd_plan(const sg_args *args);

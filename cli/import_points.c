@@ -33,10 +33,10 @@ static sg_code check(const sg_import_job *jobs, size_t n, sg_status *status) {
                    missing);
 }
 
-static sg_code make_point(const sg_import_job *j, const sg_machine *machine, sg_point *point, sg_status *status) {
+sg_code sg_import_config(const sg_import_job *j, const sg_machine *machine, sg_point_config *config,
+                         sg_status *status) {
     sg_request request;
     sg_training *training = NULL;
-    sg_point_config config;
     sg_device_choice choice = {.device = machine->device_class, .device_class = sg_machine_device_class(machine)};
     sg_code code = sg_request_make(&j->args, choice.device_class, &request, status);
     if (code != SG_OK) return code;
@@ -44,14 +44,21 @@ static sg_code make_point(const sg_import_job *j, const sg_machine *machine, sg_
     options.ranks = request.policy.ranks > 0 ? (int)request.policy.ranks : 1;
     options.threads = 1; /* whose, the log does not tell */
     code = sg_policy_build(&request.policy, &training, status);
-    if (code == SG_OK) code = sg_measure_config(&request.policy, training, &options, &config, status);
+    if (code == SG_OK) code = sg_measure_config(&request.policy, training, &options, config, status);
     /* The framework's own host and kernels: never the point of a measurement here. */
-    if (code == SG_OK) (void)snprintf(config.host, sizeof config.host, "framework");
-    if (code == SG_OK) code = sg_log_point(j->log, &config, j->import->path, point, status);
-    if (code == SG_OK) (void)snprintf(point->gpu.name, sizeof point->gpu.name, "%.95s", machine->title);
+    if (code == SG_OK) (void)snprintf(config->host, sizeof config->host, "framework");
     sg_training_free(training);
     sg_request_clear(&request);
-    return code == SG_OK ? SG_OK : sg_fail_in(status, "%.200s", j->import->path);
+    return code;
+}
+
+static sg_code make_point(const sg_import_job *j, const sg_machine *machine, sg_point *point, sg_status *status) {
+    sg_point_config config;
+    sg_code code = sg_import_config(j, machine, &config, status);
+    if (code == SG_OK) code = sg_log_point(j->log, &config, j->import->path, point, status);
+    if (code != SG_OK) return sg_fail_in(status, "%.200s", j->import->path);
+    (void)snprintf(point->gpu.name, sizeof point->gpu.name, "%.95s", machine->title);
+    return SG_OK;
 }
 
 /* Of the run file that is there already, else of the machine that the logs are of. */

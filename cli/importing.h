@@ -33,6 +33,10 @@ sg_import_job sg_import_job_of(const sg_args *args, const sg_import *import, con
 /* Options that the run still needs, appended to `text` by commas. */
 void sg_import_missing(const sg_import_job *job, char *text, size_t bytes);
 
+/* What the run's point would be on this machine; nothing of it may be missing. */
+sg_code sg_import_config(const sg_import_job *job, const sg_machine *machine, sg_point_config *config,
+                         sg_status *status);
+
 /* Appends the steady values of every run as an observed point to the run file args->output; *n points. SG_BAD_INPUT: what
  * neither the logs nor the options tell of the configuration, all of it at once; nothing is written then. */
 sg_code sg_import_points(const sg_args *args, const sg_import *imports, size_t n_imports, size_t *n, sg_status *status);

@@ -200,20 +200,13 @@ static double save_interval_of(const sg_log *log) {
     return least;
 }
 
-/* The only window stands for the steady ones where it is the mean of so many steps that a start weighs little. */
-static bool only_window(const sg_log *log) {
-    if (!isnan(log->steady[SG_LOG_STEP_S]) || log->n_windows != 1) return false;
-    const sg_log_window *w = &log->windows[0];
-    return strcmp(log->format, "lerobot-2024") != 0 && (isnan(w->step) || w->step >= 30);
-}
-
 static sg_explain_run run_of(const sg_explain_facts *facts) {
     const sg_log *log = facts->log;
-    bool one = only_window(log);
-    const double *value = one ? log->windows[0].value : log->steady;
+    double value[SG_LOG_FIELDS];
+    bool one = sg_log_typical(log, value);
     sg_explain_run run = {.facts = facts, .log = log, .config = &log->config, .note = ""};
     if (one) run.note = " (of the only window, its warm-up included)";
-    run.step_s = one ? sg_log_window_step_s(&log->windows[0]) : log->steady[SG_LOG_STEP_S];
+    run.step_s = value[SG_LOG_STEP_S];
     run.update_s = value[SG_LOG_UPDATE_S];
     run.data_s = value[SG_LOG_DATALOADING_S];
     run.prep_s = value[SG_LOG_PREPROCESSING_S];

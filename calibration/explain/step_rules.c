@@ -5,16 +5,11 @@
 
 #include "calibration/explain/rules.h"
 
-/* Samples per second; a single line counts where it is the mean of a probe of 30 steps or more. */
 static double rate_of(const sg_log *log) {
-    bool one = isnan(log->steady[SG_LOG_STEP_S]) && log->n_windows == 1;
-    if (one && !(log->windows[0].step >= 30)) return NAN;
-    double step_s = one ? sg_log_window_step_s(&log->windows[0]) : log->steady[SG_LOG_STEP_S];
-    if (step_s > 0 && log->config.samples_per_step > 0) return (double)log->config.samples_per_step / step_s;
-    return log->n_windows ? one || isnan(log->steady[SG_LOG_SAMPLES_PER_S])
-                                ? log->windows[log->n_windows - 1].value[SG_LOG_SAMPLES_PER_S]
-                                : log->steady[SG_LOG_SAMPLES_PER_S]
-                          : NAN;
+    double value[SG_LOG_FIELDS];
+    (void)sg_log_typical(log, value);
+    bool told = value[SG_LOG_STEP_S] > 0 && log->config.samples_per_step > 0;
+    return told ? (double)log->config.samples_per_step / value[SG_LOG_STEP_S] : value[SG_LOG_SAMPLES_PER_S];
 }
 
 static int64_t ranks_of(const sg_log *log) {

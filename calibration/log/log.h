@@ -120,6 +120,11 @@ void sg_logs_clear(sg_logs *logs);
  * the window does not tell it. */
 double sg_log_window_step_s(const sg_log_window *window);
 
+/* Values that stand for the run: its steady medians; where there are none, those of its only window if that is the mean of
+ * 30 steps or more, or an iteration (returns true: the warm-up is in them); else NAN. The step's is given wherever
+ * it can be had from its parts. */
+bool sg_log_typical(const sg_log *log, double value[SG_LOG_FIELDS]);
+
 /* An observed point of the steady windows. config is copied as given; source "observed". SG_BAD_INPUT: the run has no
  * steady windows with a step time. */
 sg_code sg_log_point(const sg_log *log, const sg_point_config *config, const char *origin, sg_point *point,

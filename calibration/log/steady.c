@@ -83,6 +83,20 @@ void sg_log_steady(sg_log *log) {
     free(values);
 }
 
+/* A start weighs little in the mean of so many steps. */
+static bool only_window(const sg_log *log) {
+    if (!isnan(log->steady[SG_LOG_STEP_S]) || log->n_windows != 1) return false;
+    const sg_log_window *w = &log->windows[0];
+    return strcmp(log->format, "lerobot-2024") != 0 && (isnan(w->step) || w->step >= 30);
+}
+
+bool sg_log_typical(const sg_log *log, double value[SG_LOG_FIELDS]) {
+    bool only = only_window(log);
+    memcpy(value, only ? log->windows[0].value : log->steady, SG_LOG_FIELDS * sizeof *value);
+    if (only) value[SG_LOG_STEP_S] = sg_log_window_step_s(&log->windows[0]);
+    return only;
+}
+
 /* Both ends known to the second, the steps to half a millisecond each. */
 static double gap_seconds(const sg_log *log, size_t window) {
     const sg_log_window *before = &log->windows[window - 1], *after = &log->windows[window];

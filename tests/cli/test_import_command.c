@@ -256,15 +256,41 @@ static void refusals(void **state) {
     assert_null(file);
 }
 
+/* After observed_points: the run file holds this very log. */
+static void logs_compared(void **state) {
+    (void)state;
+    json_t *root = sg_said_answer(sg_stepgauge("compare", train, run_path, "rtx-4090", "--json", NULL), 0);
+    json_t *first = json_array_get(json_object_get(root, "comparisons"), 0);
+    assert_string_equal(json_string_value(json_object_get(first, "policy")), "act");
+    assert_close(sg_json_number(first, "phases.update_s.log"), 0.181);
+    assert_close(sg_json_number(first, "phases.update_s.log_over_measured"), 1);
+    assert_true(sg_json_number(first, "phases.update_s.predicted.value") > 0);
+    assert_true(json_is_true(json_object_get(json_object_get(first, "nearest_point"), "same_configuration")));
+    assert_true(json_array_size(json_object_get(first, "findings")) > 0);
+    json_decref(root);
+    sg_said said = sg_stepgauge("compare", train, "rtx-4090", "--batch", "4", NULL);
+    assert_int_equal(said.status, 0);
+    assert_true(strstr(said.out, "batch 4") && strstr(said.out, "log / predicted"));
+    sg_said_clear(&said);
+    said = sg_stepgauge("compare", rl, "rtx-4090", NULL);
+    assert_int_equal(said.status, 2);
+    assert_true(strstr(said.err, "--envs") && strstr(said.err, "--steps-per-env"));
+    sg_said_clear(&said);
+    said = sg_stepgauge("compare", train, train, NULL);
+    assert_int_equal(said.status, 2);
+    sg_said_clear(&said);
+    said = sg_stepgauge("compare", train, NULL);
+    assert_int_equal(said.status, 2);
+    assert_non_null(strstr(said.err, "what to compare it with"));
+    sg_said_clear(&said);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logs_as_json),
-        cmocka_unit_test(logs_as_tables),
-        cmocka_unit_test(logs_explained),
-        cmocka_unit_test(observed_points),
-        cmocka_unit_test(fit_of_measured_and_observed),
-        cmocka_unit_test(configs_beside),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(logs_as_json),   cmocka_unit_test(logs_as_tables),
+        cmocka_unit_test(logs_explained), cmocka_unit_test(observed_points),
+        cmocka_unit_test(logs_compared),  cmocka_unit_test(fit_of_measured_and_observed),
+        cmocka_unit_test(configs_beside), cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }
