@@ -1,0 +1,308 @@
+/* Samples of every kind of data set: frames as they were drawn, rows as they were recorded, at both ends of an episode. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "datasets/codec.h"
+#include "datasets/make.h"
+#include "datasets/reader.h"
+#include "datasets/scene.h"
+#include "datasets/tables.h"
+#include "tests/support/scratch.h"
+
+enum {
+    EPISODES = 3,
+    LENGTH = 9, /* frames of each episode */
+    CAMERAS = 2,
+    HEIGHT = 64,
+    WIDTH = 96,
+    BYTES = 3 * HEIGHT * WIDTH,
+    DIM = 6,
+    STEPS = 2, /* observations */
+    CHUNK = 5, /* actions */
+    SEED = 7
+};
+
+static sg_scratch scratch;
+
+/* ---- a data set, made and opened ----------------------------------------------------------------------------------- */
+
+static void skip_without(bool there, const char *why) {
+    if (there) return;
+    print_message("%s\n", why);
+    skip();
+}
+
+static void need(const char *kind, const char *codec) {
+    char why[1024] = "";
+    sg_status status = {0};
+    const sg_codec_api *api = NULL;
+    if (strncmp(kind, "lerobot", 7) == 0) skip_without(sg_tables_possible(why, sizeof why), why);
+    bool video = strncmp(kind, "lerobot", 7) == 0 && strcmp(codec, "png") != 0;
+    if (strcmp(codec, "raw") != 0)
+        skip_without(sg_codec_open(video ? "video" : "image", &api, &status) == SG_OK, status.text);
+}
+
+static sg_catalogue *made(const char *kind, const char *codec, char *path, size_t bytes) {
+    sg_status status;
+    sg_catalogue *catalogue = NULL;
+    sg_make_options options = {.kind = kind,
+                               .codec = codec,
+                               .episodes = EPISODES,
+                               .frames_per_episode = LENGTH,
+                               .cameras = CAMERAS,
+                               .height = HEIGHT,
+                               .width = WIDTH,
+                               .state_dim = DIM,
+                               .action_dim = DIM,
+                               .seed = SEED};
+    if (strcmp(codec, "raw") == 0 && strcmp(kind, "aloha") != 0) options.codec = NULL;
+    need(kind, codec);
+    (void)snprintf(path, bytes, "%s/%s-%s", scratch.path, kind, codec);
+    if (access(path, F_OK) != 0 && sg_dataset_make(path, &options, &status) != SG_OK) fail_msg("%s", status.text);
+    if (sg_catalogue_open(path, &catalogue, &status) != SG_OK) fail_msg("%s", status.text);
+    assert_int_equal(catalogue->n_episodes, EPISODES);
+    assert_int_equal(catalogue->n_cameras, CAMERAS);
+    return catalogue;
+}
+
+static sg_reader *opened(const sg_catalogue *catalogue, const sg_reader_options *options) {
+    sg_reader *reader = NULL;
+    sg_status status;
+    if (sg_reader_open(catalogue, options, &reader, &status) != SG_OK) fail_msg("%s", status.text);
+    return reader;
+}
+
+/* ---- what must come out -------------------------------------------------------------------------------------------- */
+
+static uint8_t drawn[EPISODES][CAMERAS][LENGTH][BYTES];
+
+/* The seed of a made camera's scene: cameras and episodes are numbered through. */
+static void draw_all(void) {
+    for (int i = 0; i < EPISODES * CAMERAS; i++) {
+        sg_scene *scene = NULL;
+        sg_status status;
+        if (sg_scene_new(HEIGHT, WIDTH, (uint64_t)SEED * 1000003 + (uint64_t)i, &scene, &status) != SG_OK)
+            fail_msg("%s", status.text);
+        for (int frame = 0; frame < LENGTH; frame++)
+            sg_scene_draw(scene, frame, drawn[i / CAMERAS][i % CAMERAS][frame]);
+        sg_scene_free(scene);
+    }
+}
+
+static double mean_difference(const uint8_t *a, const uint8_t *b) {
+    double sum = 0;
+    for (int i = 0; i < BYTES; i++) sum += abs(a[i] - b[i]);
+    return sum / BYTES;
+}
+
+/* Bit for bit where the codec keeps every bit. Where it loses some, the frame is nearer to what was drawn than to what was
+ * drawn one frame away. */
+static void expect_frame(bool exact, int64_t episode, int camera, int64_t frame, const uint8_t *rgb) {
+    const uint8_t *own = drawn[episode][camera][frame];
+    if (exact) {
+        assert_memory_equal(rgb, own, BYTES);
+        return;
+    }
+    double distance = mean_difference(rgb, own);
+    for (int64_t other = frame ? frame - 1 : 1; other <= frame + 1 && other < LENGTH; other += 2) {
+        double away = mean_difference(rgb, drawn[episode][camera][other]);
+        if (distance >= away)
+            fail_msg("frame %d of camera %d: %.2f from itself, %.2f from frame %d", (int)frame, camera, distance, away,
+                     (int)other);
+    }
+}
+
+typedef struct read_sample {
+    uint8_t pixels[CAMERAS * STEPS][BYTES], *frames[CAMERAS * STEPS];
+    float state[STEPS][DIM], action[CHUNK][DIM];
+} read_sample;
+
+static void read_one(sg_reader *reader, int64_t frame, read_sample *sample, sg_read_cost *cost) {
+    sg_status status;
+    memset(sample, 0xa5, sizeof *sample);
+    for (int i = 0; i < CAMERAS * STEPS; i++) sample->frames[i] = sample->pixels[i];
+    const sg_sample wanted = {sample->frames, sample->state[0], sample->action[0]};
+    if (sg_reader_sample(reader, frame, &wanted, cost, &status) != SG_OK) fail_msg("%s", status.text);
+}
+
+/* Rows of all frames, as they came. */
+typedef struct read_rows {
+    float state[EPISODES * LENGTH][STEPS][DIM], action[EPISODES * LENGTH][CHUNK][DIM];
+} read_rows;
+
+/* In made data sets the action is the state that comes one frame later. */
+static void expect_rows(const read_rows *rows, int first, int within) {
+    const size_t bytes = sizeof rows->state[0][0];
+    const float(*state)[DIM] = rows->state[first + within], (*action)[DIM] = rows->action[first + within];
+    assert_memory_equal(state[0], rows->state[first + (within ? within - 1 : 0)][STEPS - 1], bytes);
+    for (int k = 0; k < CHUNK; k++) {
+        int next = within + k + 1;
+        if (next < LENGTH) assert_memory_equal(action[k], rows->state[first + next][STEPS - 1], bytes);
+        if (next > LENGTH) assert_memory_equal(action[k], action[k - 1], bytes);
+    }
+    assert_memory_not_equal(action[0], state[STEPS - 1], bytes);
+}
+
+static void expect_all(const char *kind, const char *codec, bool exact) {
+    static read_sample sample;
+    static read_rows rows;
+    char path[160];
+    sg_catalogue *catalogue = made(kind, codec, path, sizeof path);
+    const sg_reader_options options = {.frames_per_sample = STEPS, .action_rows = CHUNK};
+    sg_reader *reader = opened(catalogue, &options);
+    sg_read_cost cost = {0};
+    for (int k = 0; k < EPISODES * LENGTH; k++) {
+        int64_t frame = (k * 11 + 5) % (EPISODES * LENGTH), episode = frame / LENGTH, within = frame % LENGTH;
+        read_one(reader, frame, &sample, &cost);
+        for (int i = 0; i < CAMERAS * STEPS; i++) {
+            int64_t at = within - (STEPS - 1) + i % STEPS;
+            expect_frame(exact, episode, i / STEPS, at < 0 ? 0 : at, sample.pixels[i]);
+        }
+        memcpy(rows.state[frame], sample.state, sizeof sample.state);
+        memcpy(rows.action[frame], sample.action, sizeof sample.action);
+    }
+    for (int frame = 0; catalogue->has_tables && frame < EPISODES * LENGTH; frame++)
+        expect_rows(&rows, frame - frame % LENGTH, frame % LENGTH);
+    assert_int_equal(cost.samples, EPISODES * LENGTH);
+    assert_int_equal(cost.frames, EPISODES * LENGTH * CAMERAS * STEPS);
+    assert_true(cost.frames_decoded >= cost.frames / 2); /* repeated frames need not be decoded again */
+    assert_true(cost.opened >= 1);
+    assert_true(cost.bytes_read > 0);
+    assert_true(cost.frame_cpu_s > 0 && cost.frame_wall_s > 0 && cost.table_wall_s > 0);
+    sg_reader_close(reader);
+    sg_catalogue_close(catalogue);
+}
+
+static void raw_frames_in_hdf5(void **state) {
+    (void)state;
+    expect_all("aloha", "raw", true);
+    expect_all("robomimic", "raw", true);
+    expect_all("libero", "raw", true);
+}
+
+static void encoded_frames_in_hdf5(void **state) {
+    (void)state;
+    expect_all("aloha", "jpeg", false);
+}
+
+static void files_of_images(void **state) {
+    (void)state;
+    expect_all("images", "png", true);
+    expect_all("images", "jpeg", false);
+}
+
+static void lerobot_videos(void **state) {
+    (void)state;
+    expect_all("lerobot-v3.0", "h264", false);
+    expect_all("lerobot-v2.1", "av1", false);
+}
+
+static void lerobot_images_in_tables(void **state) {
+    (void)state;
+    expect_all("lerobot-v2.0", "png", true);
+    expect_all("lerobot-v3.0", "png", true);
+}
+
+/* ---- refusals ------------------------------------------------------------------------------------------------------ */
+
+static void refused_options(void **state) {
+    (void)state;
+    char path[160];
+    sg_status status;
+    sg_catalogue *catalogue = made("aloha", "raw", path, sizeof path);
+    const sg_reader_options wrong[] = {{.frames_per_sample = -1}, {.action_rows = -1}, {.action_rows = INT64_MAX},
+                                       {.cameras = CAMERAS + 1},  {.cameras = -1},     {.decoders_kept = -1},
+                                       {.tolerance_s = -1}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        sg_reader *reader = NULL;
+        assert_int_equal(sg_reader_open(catalogue, &wrong[i], &reader, &status), SG_BAD_INPUT);
+        assert_null(reader);
+    }
+    const sg_sample nothing = {0};
+    const sg_reader_options plain = {.cameras = 1};
+    sg_reader *reader = opened(catalogue, &plain);
+    sg_read_cost cost = {0};
+    assert_int_equal(sg_reader_sample(reader, -1, &nothing, &cost, &status), SG_BAD_INPUT);
+    assert_int_equal(sg_reader_sample(reader, EPISODES * LENGTH, &nothing, &cost, &status), SG_BAD_INPUT);
+    assert_int_equal(cost.samples, 0);
+    assert_int_equal(sg_reader_sample(reader, 4, &nothing, &cost, &status), SG_OK); /* read, and handed to nobody */
+    assert_int_equal(cost.frames, 1);
+    sg_reader_close(reader);
+    sg_catalogue_close(catalogue);
+}
+
+/* One file is damaged: its samples name it, those of other files come as before. */
+static void damaged_file(void **state) {
+    (void)state;
+    char path[160];
+    sg_frame_place place;
+    sg_status status;
+    sg_catalogue *catalogue = made("aloha", "raw", path, sizeof path);
+    const sg_sample nothing = {0};
+    const sg_reader_options plain = {0};
+    sg_read_cost cost = {0};
+    assert_int_equal(sg_catalogue_place(catalogue, 0, 1, 0, &place, &status), SG_OK);
+    assert_int_equal(truncate(place.path, 3000), 0);
+    sg_reader *reader = opened(catalogue, &plain);
+    assert_int_equal(sg_reader_sample(reader, LENGTH, &nothing, &cost, &status), SG_BAD_INPUT);
+    assert_non_null(strstr(status.text, place.path));
+    assert_int_equal(sg_reader_sample(reader, 0, &nothing, &cost, &status), SG_OK);
+    assert_int_equal(unlink(place.path), 0);
+    assert_int_equal(sg_reader_sample(reader, LENGTH + 1, &nothing, &cost, &status), SG_BAD_INPUT);
+    assert_int_equal(sg_reader_sample(reader, 2 * LENGTH, &nothing, &cost, &status), SG_OK);
+    assert_int_equal(cost.samples, 2);
+    sg_reader_close(reader);
+    sg_catalogue_close(catalogue);
+}
+
+/* With room for one decoder every change of camera opens its video anew; the frames are the same. */
+static void few_decoders(void **state) {
+    (void)state;
+    static read_sample many, few;
+    char path[160];
+    sg_catalogue *catalogue = made("lerobot-v3.0", "h264", path, sizeof path);
+    const sg_reader_options all = {.frames_per_sample = STEPS, .action_rows = CHUNK},
+                            one = {.frames_per_sample = STEPS, .action_rows = CHUNK, .decoders_kept = 1};
+    sg_reader *reader_all = opened(catalogue, &all), *reader_one = opened(catalogue, &one);
+    sg_read_cost cost_all = {0}, cost_one = {0};
+    for (int64_t frame = 0; frame < EPISODES * LENGTH; frame += 5) {
+        read_one(reader_all, frame, &many, &cost_all);
+        read_one(reader_one, frame, &few, &cost_one);
+        assert_memory_equal(many.pixels, few.pixels, sizeof many.pixels);
+    }
+    assert_true(cost_one.opened > cost_all.opened);
+    sg_reader_close(reader_all);
+    sg_reader_close(reader_one);
+    sg_catalogue_close(catalogue);
+}
+
+static int start(void **state) {
+    (void)state;
+    scratch = sg_scratch_new();
+    draw_all();
+    return 0;
+}
+
+static int end(void **state) {
+    (void)state;
+    sg_scratch_free(&scratch);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(raw_frames_in_hdf5), cmocka_unit_test(encoded_frames_in_hdf5),
+        cmocka_unit_test(files_of_images),    cmocka_unit_test(lerobot_videos),
+        cmocka_unit_test(few_decoders),       cmocka_unit_test(lerobot_images_in_tables),
+        cmocka_unit_test(refused_options),    cmocka_unit_test(damaged_file),
+    };
+    return cmocka_run_group_tests(tests, start, end);
+}
