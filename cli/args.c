@@ -24,7 +24,7 @@ typedef enum sg_arg_type {
     ARG_IMAGE_SIZE /* HxW */
 } sg_arg_type;
 
-/* Groups: a import, z its explanation, p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, k captured updates, e traces, t how long it lasts, f measuring again, w machine, q its host, u how sure, l plan, s a training under way, o output file, g the framework's own times, i listing, x tables of measurements, v validation, y nodes, D data sets made, j everywhere. */
+/* Groups: a import, z its explanation, p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, k captured updates, e traces, t how long it lasts, f measuring again, w machine, q its host, u how sure, l plan, L loaders, s a training under way, o output file, g the framework's own times, i listing, x tables of measurements, v validation, y nodes, D data sets made, j everywhere. */
 typedef struct sg_arg {
     const char *name, *value;
     char group;
@@ -48,7 +48,7 @@ static const sg_arg table[] = {
     {"--accumulation", "N", 'p', ARG_INT, AT(accumulation), 1, "micro-steps per optimizer step"},
     {"--set", "KEY=VALUE", 'p', ARG_REPEAT, AT(set), 0, "any other key of the policy; may be repeated"},
     {"--config", "FILE", 'p', ARG_TEXT, AT(config), 0, "YAML or JSON with keys of the policy"},
-    {"--dataset", "DIR|FILE", 'p', ARG_TEXT, AT(dataset), 0, "LeRobot data set folder or its meta/info.json"},
+    {"--dataset", "DIR|FILE", 'p', ARG_TEXT, AT(dataset), 0, "data set: a folder or HDF5 file; or a meta/info.json"},
     {"--policy", "P", 'a', ARG_TEXT, AT(policy), 0, "what was trained, where the log does not say it"},
     {"--explain", NULL, 'z', ARG_FLAG, AT(explain), 0, "what limits the training, the evidence, and what to change"},
     {"--train-config", "FILE", 'a', ARG_TEXT, AT(train_config), 0,
@@ -64,6 +64,11 @@ static const sg_arg table[] = {
      "single-thread speed of the host's CPU; 1: the servers of published trainings"},
     {"--machine", "M", 'w', ARG_TEXT, AT(machine), 0, "machine name, data sheet (.yaml) or fitted file (.h5)"},
     {"--workers", "N[,N..]", 'p', ARG_INT_LIST, AT(workers), 0, "data loader workers per process"},
+    {"--layers", "L[,L..]", 'L', ARG_TEXT, AT(layers), 0,
+     "of loading --dataset: synthetic, cached, cold (all; several worker counts: cached)"},
+    {"--update-s", "S", 'L', ARG_REAL, AT(update_s), 0,
+     "a pause instead of preprocessing and update: the loader alone"},
+    {"--loader-only", NULL, 'L', ARG_FLAG, AT(loader_only), 0, "--update-s 0: the loader's own rate"},
     {"--ranks", "N[,N..]", 'r', ARG_INT_LIST, AT(ranks), 1, "data-parallel processes"},
     {"--gpus", "N[,N..]", 'r', ARG_INT_LIST, AT(gpus), 1, "the same, one GPU each"},
     {"--gpus-per-node", "N", 'y', ARG_INT, AT(gpus_per_node), 1,
@@ -284,7 +289,7 @@ static void set_defaults(sg_args *args) {
     args->frames = args->steps = args->save_every = args->folds = args->calibrate = args->gpus_per_node = -1;
     args->episodes = args->frames_per_episode = args->gop = -1;
     args->fps = args->env_step_us = args->time_budget_s = args->interval = args->host_speed = args->epochs =
-        args->budget_usd = args->deadline_h = -1;
+        args->budget_usd = args->deadline_h = args->update_s = -1;
 }
 
 /* One argument at argv[*i]; advances *i past a value that stands apart. given[]: by option. */
@@ -392,6 +397,9 @@ sg_code sg_args_parse(int argc, char **argv, sg_args *args, sg_status *status) {
     if (args->interval >= 1)
         return sg_fail(status, SG_BAD_INPUT, "--interval %g: a probability between 0 and 1 is expected, such as 0.9",
                        args->interval);
+    if (args->loader_only && args->update_s > 0)
+        return sg_fail(status, SG_BAD_INPUT, "--loader-only is --update-s 0: leave out one of them");
+    if (args->loader_only) args->update_s = 0;
     if (args->gpus_per_node > 1 << 20)
         return sg_fail(status, SG_BAD_INPUT, "--gpus-per-node %lld: at most 1048576 are expected",
                        (long long)args->gpus_per_node);

@@ -41,7 +41,9 @@ typedef struct sg_args {
     const char *machine, *device, *host, *conv, *cuda_libs;
     int64_t gpus_per_node;
     sg_int_list ranks, gpus, workers; /* gpus: as given; ranks then has the same values */
-    bool batch_auto, cuda_graph;
+    bool batch_auto, cuda_graph, loader_only;
+    const char *layers;
+    double update_s; /* < 0: not given */
     int64_t threads, seed;
     double time_budget_s, interval, host_speed;
     int64_t min_iterations;

@@ -4,6 +4,7 @@
 #include "cli/interrupt.h"
 #include "cli/measuring.h"
 #include "cli/planning.h"
+#include "cli/real_data.h"
 #include "kernels/clock.h"
 
 #include <math.h>
@@ -19,6 +20,7 @@ typedef struct gauging {
     const sg_args *args;
     sg_device_choice choice;
     sg_request request;
+    sg_real_data data; /* that batches come from; else they are synthetic */
     bool ppo;
     int64_t size[SIZES]; /* batches, or environments */
     sg_run run;
@@ -65,6 +67,7 @@ static sg_code measure_size(gauging *g, int64_t size, double budget_s, int64_t l
     if (!room) return sg_fail_memory(status, (g->request.n_settings + 1) * sizeof *room, "settings");
     sg_policy_request policy = at_size(g, size, room, text, sizeof text);
     sg_measure_options options = sg_measuring_options(g->args, &g->choice, g->stop, &g->progress);
+    options.catalogue = g->data.catalogue;
     options.time_budget_s = budget_s;
     options.min_iterations = least;
     sg_code code = sg_measure(&policy, &options, point, status);
@@ -138,7 +141,9 @@ static sg_code measure(gauging *g, sg_status *status) {
     double budget_s = g->args->time_budget_s > 0 ? g->args->time_budget_s : DEFAULT_BUDGET_S;
     g->end_s = sg_clock_s() + budget_s;
     g->progress = sg_progress_start(g->args);
-    sg_code code = first_round(g, status);
+    sg_code code = g->data.catalogue ? sg_real_data_prepare(&g->data, SG_LAYER_CACHED, g->stop, status) : SG_OK;
+    if (code == SG_OK || code == SG_NO)
+        code = first_round(g, status); /* NO: what does not fit in memory comes from disk */
     if (code == SG_OK && g->run.n_points) code = refine(g, status);
     sg_progress_end(&g->progress);
     if (code == SG_OK && g->run.n_points == 0)
@@ -210,12 +215,15 @@ int sg_cmd_gauge(const sg_args *args) {
     g.ppo = strcmp(g.request.name, "ppo") == 0;
     choose_sizes(&g);
     int result;
-    if (measure(&g, &status) == SG_OK) {
+    sg_code code = g.ppo ? SG_OK : sg_real_data_open(args, false, &g.data, &status);
+    if (code == SG_OK) code = measure(&g, &status);
+    if (code == SG_OK) {
         result = conclude(&g);
     } else {
         result = sg_show_error(args, &status);
         if (*g.stop) result = SG_EXIT_INTERRUPTED;
     }
+    sg_real_data_close(&g.data);
     sg_run_clear(&g.run);
     sg_request_clear(&g.request);
     return result;

@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/measuring.h"
+#include "cli/real_data.h"
 #include "cli/world.h"
 #include "sim/agree.h"
 
@@ -15,6 +16,7 @@ typedef struct session {
     const sg_args *args;
     sg_device_choice choice;
     sg_world world;
+    sg_real_data data;
     sg_run_writer *writer;
     sg_run run; /* what was measured or found, in order */
     const volatile int *stop;
@@ -79,25 +81,58 @@ static void tell_known(const session *s) {
             c->envs > 0 ? "envs" : "batch", (long long)(c->envs > 0 ? c->envs : c->batch));
 }
 
-static sg_measure_options options_of(session *s, int workers) {
+/* What varies beside the batch. */
+typedef struct variant {
+    int workers, layer;
+} variant;
+
+/* LeRobot's prefetch_factor (lerobot configs, 2026), for layers that stand side by side. */
+static const int PREFETCH = 4;
+
+static sg_measure_options options_of(session *s, variant v) {
     sg_measure_options options =
         sg_measuring_options(s->args, &s->choice, s->stop, s->world.rank == 0 ? &s->progress : NULL);
     options.device_index = s->choice.device_class == SG_DEVICE_CLASS_CUDA ? s->world.local_rank : 0;
-    options.workers = workers;
+    options.workers = v.workers;
+    if (s->data.catalogue) options.prefetch = PREFETCH;
+    if (v.layer != SG_LAYER_SYNTHETIC) {
+        options.catalogue = s->data.catalogue;
+        options.layer = sg_layer_name(v.layer);
+    }
     options.rank = s->world.rank;
     options.ranks = s->world.ranks;
     options.bootstrap = s->world.transport;
     return options;
 }
 
-static sg_code measure_one(session *s, sg_request *request, int64_t batch, int workers, sg_status *status) {
-    sg_measure_options options = options_of(s, workers);
+/* Rank 0 has its files prepared; what is not possible is left out by all. */
+static sg_code prepare(session *s, int layer, bool *possible, sg_status *status) {
+    sg_code code = s->world.rank == 0 ? sg_real_data_prepare(&s->data, layer, s->stop, status) : SG_OK;
+    *possible = code != SG_NO;
+    if (code == SG_NO && s->world.rank == 0) fprintf(stderr, "stepgauge: %s\n", status->text);
+    if (code == SG_NO) code = SG_OK;
+    if (*s->stop) s->interrupted = true;
+    if (s->interrupted) *possible = false;
+    if (s->interrupted && s->world.ranks == 1) return SG_OK;
+    if (s->world.ranks == 1) return code;
+    code = sg_ranks_agree(s->world.transport, code, status);
+    unsigned char answer = *possible;
+    if (code == SG_OK) code = s->world.transport->api->broadcast(s->world.transport, &answer, sizeof answer, 0, status);
+    *possible = code == SG_OK && answer;
+    return code;
+}
+
+static sg_code measure_one(session *s, sg_request *request, int64_t batch, variant v, sg_status *status) {
+    sg_measure_options options = options_of(s, v);
     request->policy.batch = batch;
     request->policy.ranks = s->world.ranks;
     bool known;
     sg_code code = know_before(s, &request->policy, &options, &known, status);
     if (code == SG_OK && known) tell_known(s);
     if (code != SG_OK || known) return code;
+    bool possible = true;
+    if (v.layer != SG_LAYER_SYNTHETIC) code = prepare(s, v.layer, &possible, status);
+    if (code != SG_OK || !possible) return code;
     sg_point point;
     code = sg_measure(&request->policy, &options, &point, status);
     if (*s->stop) s->interrupted = true;
@@ -108,6 +143,14 @@ static sg_code measure_one(session *s, sg_request *request, int64_t batch, int w
     return code;
 }
 
+/* One batch and number of workers, in every layer. */
+static sg_code measure_layers(session *s, sg_request *request, int64_t batch, int workers, sg_status *status) {
+    sg_code code = SG_OK;
+    for (int layer = 0; layer < SG_LAYER_COUNT && code == SG_OK && !s->interrupted; layer++)
+        if (s->data.layer[layer]) code = measure_one(s, request, batch, (variant){workers, layer}, status);
+    return code;
+}
+
 /* A batch that does not fit is an answer and does not end the session: the others are still wanted. */
 static sg_code measure_all(session *s, sg_request *request, bool *all_fit, sg_status *status) {
     const sg_args *a = s->args;
@@ -115,7 +158,7 @@ static sg_code measure_all(session *s, sg_request *request, bool *all_fit, sg_st
     for (size_t b = 0; b < batches; b++)
         for (size_t w = 0; w < workers && !s->interrupted; w++) {
             int64_t batch = a->batch.n ? a->batch.value[b] : request->policy.batch;
-            sg_code code = measure_one(s, request, batch, a->workers.n ? (int)a->workers.value[w] : 1, status);
+            sg_code code = measure_layers(s, request, batch, a->workers.n ? (int)a->workers.value[w] : 1, status);
             if (code == SG_NO) {
                 *all_fit = false;
                 if (s->world.rank == 0) fprintf(stderr, "stepgauge: %s\n", status->text);
@@ -129,7 +172,7 @@ static sg_code measure_all(session *s, sg_request *request, bool *all_fit, sg_st
 /* One iteration, of which only its fitting is of interest. */
 static sg_code try_batch(session *s, sg_request *request, int64_t batch, int workers, sg_status *status) {
     if (s->world.rank == 0 && !s->args->quiet) fprintf(stderr, "stepgauge: trying batch %lld\n", (long long)batch);
-    sg_measure_options options = options_of(s, workers);
+    sg_measure_options options = options_of(s, (variant){workers, SG_LAYER_SYNTHETIC});
     options.min_iterations = options.max_iterations = options.warmup = 1;
     options.progress = NULL;
     options.trace = NULL;
@@ -164,10 +207,10 @@ static sg_code measure_largest(session *s, sg_request *request, sg_status *statu
     request->policy.ranks = s->world.ranks;
     sg_code code = sg_batch_auto(&s->choice, s->args, &s->world, &request->policy, &foreseen, status);
     if (code == SG_OK) code = find_largest(s, request, foreseen, workers, &batch, status);
-    if (code == SG_OK) code = measure_one(s, request, batch, workers, status);
+    if (code == SG_OK) code = measure_layers(s, request, batch, workers, status);
     while (code == SG_NO && batch > 1) {
         batch = sg_batch_below(batch);
-        code = measure_one(s, request, batch, workers, status);
+        code = measure_layers(s, request, batch, workers, status);
     }
     if (code != SG_OK && *s->stop) s->interrupted = true;
     return s->interrupted ? SG_OK : code;
@@ -205,8 +248,11 @@ static int measure_here(session *s) {
     }
     if (s->choice.passed_over[0] && s->world.rank == 0 && !s->args->quiet)
         fprintf(stderr, "stepgauge: measuring on the CPU, the GPU is not ready: %s\n", s->choice.passed_over);
-    code = sg_device_ready(&s->choice, 1, &status);
-    if (code == SG_OK)
+    bool all = s->args->workers.n <= 1 && !s->args->trace;
+    code = sg_real_data_open(s->args, all, &s->data, &status);
+    bool computes = s->args->update_s < 0;
+    if (code == SG_OK && computes) code = sg_device_ready(&s->choice, 1, &status);
+    if (code == SG_OK && computes)
         code = sg_device_choose_host(s->args, request.policy.framework, s->world.local_rank, &s->choice, &status);
     if (code == SG_OK && s->choice.emulates_host && s->world.rank == 0 && !s->args->quiet)
         fprintf(stderr, "stepgauge: the host takes the time of %s (--host native: its own)\n", s->choice.host_from);
@@ -218,6 +264,7 @@ static int measure_here(session *s) {
             s->args->batch_auto ? measure_largest(s, &request, &status) : measure_all(s, &request, &all_fit, &status);
     sg_run_writer_close(s->writer);
     sg_request_clear(&request);
+    sg_real_data_close(&s->data);
     int result = code;
     if (code == SG_OK)
         result = show(s, all_fit);
@@ -234,9 +281,25 @@ static sg_code check_trace(const sg_args *a, sg_status *status) {
                    "--trace keeps one iteration: give one batch, one number of workers and ranks");
 }
 
-int sg_cmd_measure(const sg_args *args) {
+/* A loader by itself is this host's, on whatever a training computes. */
+static sg_code check_pause(sg_args *a, sg_status *status) {
+    if (a->update_s < 0) return SG_OK;
+    if (a->trace || a->batch_auto || a->cuda_graph || a->gpus.n || (a->device && strcmp(a->device, "cpu") != 0))
+        return sg_fail(status, SG_BAD_INPUT, "%s computes nothing: leave out %s",
+                       a->loader_only ? "--loader-only" : "--update-s",
+                       a->trace        ? "--trace"
+                       : a->batch_auto ? "--batch auto"
+                       : a->cuda_graph ? "--cuda-graph"
+                       : a->gpus.n     ? "--gpus"
+                                       : "--device");
+    a->device = "cpu";
+    return SG_OK;
+}
+
+int sg_cmd_measure(const sg_args *given) {
     sg_status status;
-    if (check_trace(args, &status) != SG_OK) return sg_show_error(args, &status);
+    sg_args own = *given, *args = &own;
+    if (check_trace(args, &status) != SG_OK || check_pause(args, &status) != SG_OK) return sg_show_error(args, &status);
     session s = {.args = args, .stop = sg_interrupt_flag()};
     if (sg_device_choose(args, &s.choice, &status) != SG_OK || sg_world_join(args, &s.world, &status) != SG_OK)
         return sg_show_error(args, &status);

@@ -12,7 +12,7 @@ static const sg_command commands[] = {
      "stepgauge inspect act --batch 8 --cameras 2", "pnrdij", sg_cmd_inspect},
     {"measure", "measure POLICY --batch B[,B..] [-o run.h5]",
      "Run the training step for real and record phases and memory", "stepgauge measure act --batch 1,2,4 -o run.h5",
-     "pnrdchmketfwoj", sg_cmd_measure},
+     "pnrdchmketfwojL", sg_cmd_measure},
     {"bench", "bench gemm|memory|copy|launch|collective|ops [--device D] [-o run.h5]",
      "The machine's ceilings: products, memory, copies, launches, collectives",
      "stepgauge bench gemm --sizes 1024,5000 --precision fp32,bf16", "bnrdchtwoj", sg_cmd_bench},

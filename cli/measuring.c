@@ -20,6 +20,8 @@ sg_measure_options sg_measuring_options(const sg_args *args, const sg_device_cho
         .threads = args->threads > 0 ? (int)args->threads : 0,
         .workers = args->workers.n ? (int)args->workers.value[0] : 1,
         .prefetch = 2,
+        .pause = args->update_s >= 0,
+        .update_s = args->update_s,
         .min_iterations = args->min_iterations > 0 ? args->min_iterations : 5,
         .max_iterations = 200,
         .warmup = 2, /* the first makes the optimizer state, the second finds its place in memory */
@@ -89,6 +91,8 @@ json_t *sg_json_point(const sg_point *p) {
     (void)json_object_set_new(object, "disturbed", json_boolean(p->disturbed));
     (void)json_object_set_new(object, "disturbed_why", json_string(p->disturbed_why));
     (void)json_object_set_new(object, "source", json_string(p->source));
+    if (p->loader.batches > 0 || sg_point_pauses(&p->config))
+        (void)json_object_set_new(object, "loader", sg_json_loader(p));
     if (p->gpu.bus[0]) (void)json_object_set_new(object, "gpu", json_gpu(&p->gpu));
     return object;
 }
@@ -145,6 +149,7 @@ void sg_print_points(const sg_point *points, size_t n) {
     for (size_t i = 0; i < n; i++) ppo += is_ppo(&points[i]);
     if (ppo < n) print_supervised(points, n);
     if (ppo) print_ppo(points, n);
+    sg_print_loaders(points, n);
     for (size_t i = 0; i < n; i++)
         if (points[i].disturbed)
             printf("  note: batch %lld, ranks %lld was disturbed: %s\n", (long long)points[i].config.batch,

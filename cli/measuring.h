@@ -16,5 +16,8 @@ sg_measure_options sg_measuring_options(const sg_args *args, const sg_device_cho
 json_t *sg_json_point(const sg_point *point);
 json_t *sg_json_machine(const sg_machine_record *machine);
 void sg_print_points(const sg_point *points, size_t n);
+/* The part of it that tells of the loader. */
+json_t *sg_json_loader(const sg_point *point);
+void sg_print_loaders(const sg_point *points, size_t n);
 
 #endif

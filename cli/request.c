@@ -1,6 +1,7 @@
 #include "cli/request.h"
 
 #include "calibration/config_dir.h"
+#include "datasets/catalogue.h"
 #include "kernels/nearest.h"
 
 #include <math.h>
@@ -153,6 +154,21 @@ static sg_code name_policy(const sg_args *a, sg_request *r, sg_status *status) {
     return SG_OK;
 }
 
+/* Folders of images and HDF5 demonstrations have no info.json: what they hold is found by looking. */
+static bool is_other_kind(const char *path) {
+    char inside[SG_PATH_BYTES];
+    struct stat info;
+    if (stat(path, &info) != 0) return false;
+    size_t length = strlen(path);
+    if (!S_ISDIR(info.st_mode)) return length > 5 && strcmp(path + length - 5, ".json") != 0;
+    static const char *const facts[] = {"meta/info.json", "info.json"};
+    for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++) {
+        int n = snprintf(inside, sizeof inside, "%s/%s", path, facts[i]);
+        if (n < 0 || (size_t)n >= sizeof inside || stat(inside, &info) == 0) return false;
+    }
+    return true;
+}
+
 /* A path; else the name of a set whose sizes ship with the program, with or without its owner ("lerobot/pusht"). */
 static sg_code read_dataset(const char *name, sg_dataset *dataset, sg_status *status) {
     char folder[SG_PATH_BYTES], path[SG_PATH_BYTES];
@@ -164,6 +180,14 @@ static sg_code read_dataset(const char *name, sg_dataset *dataset, sg_status *st
         if (n > 0 && (size_t)n < sizeof path && stat(path, &info) == 0) return sg_dataset_read(path, dataset, status);
     }
     sg_code code = sg_dataset_read(name, dataset, status);
+    sg_catalogue *catalogue;
+    if (code != SG_OK && is_other_kind(name)) {
+        code = sg_catalogue_open(name, &catalogue, status);
+        if (code != SG_OK) return code;
+        *dataset = catalogue->info;
+        sg_catalogue_close(catalogue);
+        return SG_OK;
+    }
     if (code != SG_OK && stat(name, &info) != 0)
         return sg_fail(
             status, code,

@@ -292,6 +292,10 @@ void sg_loader_tell(const sg_loader *l, sg_loader_record *record) {
     if (l->real) sg_real_loader_tell(l->real, record);
 }
 
+double sg_loader_processes_s(const sg_loader *l) {
+    return l->real ? sg_workers_cpu_s(sg_real_loader_workers(l->real)) : 0;
+}
+
 int sg_loader_process(const sg_loader *l, int worker) {
     return l->real ? sg_workers_process(sg_real_loader_workers(l->real), worker) : 0;
 }

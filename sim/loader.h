@@ -58,6 +58,8 @@ int64_t sg_loader_epoch(const sg_loader *loader);
  * other batches. */
 void sg_loader_count_from_here(sg_loader *loader);
 void sg_loader_tell(const sg_loader *loader, struct sg_loader_record *record);
+/* Real batches: processor seconds that the worker processes have taken so far; else 0: threads are this process. */
+double sg_loader_processes_s(const sg_loader *loader);
 /* Real batches: process id of a worker (tests); else 0. */
 int sg_loader_process(const sg_loader *loader, int worker);
 

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "formats/child.h"
@@ -252,6 +253,18 @@ sg_code sg_workers_receive(sg_workers *w, int64_t index, bool (*leave)(void *use
 
 int sg_workers_process(const sg_workers *w, int worker) {
     return (int)w->process[worker].id;
+}
+
+double sg_workers_cpu_s(const sg_workers *w) {
+    double sum = 0;
+    for (int i = 0; i < w->options.processes; i++) {
+        clockid_t clock;
+        struct timespec t;
+        if (!w->process[i].id || clock_getcpuclockid(w->process[i].id, &clock) != 0 || clock_gettime(clock, &t) != 0)
+            continue;
+        sum += (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    }
+    return sum;
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */

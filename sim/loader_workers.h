@@ -42,6 +42,8 @@ sg_code sg_workers_receive(sg_workers *workers, int64_t index, bool (*leave)(voi
 void *const *sg_workers_place(const sg_workers *workers, int64_t place);
 /* Memory of a worker that it shares with no other process: the largest. 0: not told here. */
 int64_t sg_workers_private_bytes(const sg_workers *workers);
+/* Processor seconds that the workers have taken so far, together. */
+double sg_workers_cpu_s(const sg_workers *workers);
 /* Process id of a worker (tests). */
 int sg_workers_process(const sg_workers *workers, int worker);
 

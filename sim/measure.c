@@ -12,7 +12,7 @@
 #include "sim/environment.h"
 #include "sim/gpu_state.h"
 #include "sim/host_state.h"
-#include "sim/loader.h"
+#include "sim/measure_loader.h"
 #include "sim/measure_ranks.h"
 #include "sim/measure_record.h"
 #include "sim/trace.h"
@@ -30,7 +30,9 @@ typedef struct session {
     sg_device_info info;
     sg_comm *comm;
     void *ballot; /* device memory of one vote */
-    sg_loader *loader;
+    sg_measured_loader real;
+    sg_loader *loader; /* the real one, or one of synthetic batches */
+    double own_s;      /* step without waiting for the loader, of the latest iteration of the warm-up */
     sg_environment *environment;
     sg_walker *walker;
     sg_record record;
@@ -109,15 +111,13 @@ static sg_code open_walker(session *s, sg_status *status) {
     const sg_training *t = s->training;
     const sg_measure_options *o = s->options;
     sg_code code = SG_OK;
-    if (steps_of_kind(t, SG_STEP_LOADER)) {
-        const sg_loader_options loader = {.training = t,
-                                          .workers = o->workers,
-                                          .prefetch = o->prefetch,
-                                          .seed = o->seed,
-                                          .rank = o->rank,
-                                          .ranks = s->ranks,
-                                          .api = s->api,
-                                          .device = s->device};
+    if (s->real.loader) {
+        s->loader = s->real.loader;
+        code = sg_loader_use_device(s->loader, s->api, s->device, status);
+    } else if (steps_of_kind(t, SG_STEP_LOADER)) {
+        sg_loader_options loader = sg_loader_options_of(t, o);
+        loader.api = s->api;
+        loader.device = s->device;
         code = sg_loader_open(&loader, &s->loader, status);
     }
     if (!code && steps_of_kind(t, SG_STEP_ENVIRONMENT)) {
@@ -160,8 +160,16 @@ static sg_code agree(session *s, sg_code code, sg_status *status) {
     return code;
 }
 
+static sg_code open_loader(session *s, sg_status *status) {
+    if (s->options->catalogue && !steps_of_kind(s->training, SG_STEP_LOADER))
+        return sg_fail(status, SG_BAD_INPUT, "%s has no data loader: measure it without a data set",
+                       s->training->policy);
+    return sg_measured_loader_open(s->training, s->options, &s->real, status);
+}
+
 static sg_code open_session(session *s, sg_status *status) {
-    sg_code code = agree(s, open_device(s, status), status);
+    sg_code code = agree(s, open_loader(s, status), status);
+    if (!code) code = agree(s, open_device(s, status), status);
     if (!code) code = agree(s, open_communicator(s, status), status);
     if (!code) code = agree(s, open_walker(s, status), status);
     return code;
@@ -183,7 +191,8 @@ static void abort_comm(session *s) {
 static void close_session(session *s) {
     sg_walker_close(s->walker);
     sg_environment_close(s->environment);
-    sg_loader_close(s->loader);
+    if (s->loader != s->real.loader) sg_loader_close(s->loader);
+    sg_measured_loader_close(&s->real);
     if (s->ballot) s->api->segment_free(s->device, s->ballot, BALLOT_BYTES);
     if (s->comm) s->api->comm_destroy(s->device, s->comm);
     if (s->device) s->api->close(s->device);
@@ -219,7 +228,7 @@ static bool enough(const session *s) {
     if (o->max_iterations > 0 && n >= o->max_iterations) return true;
     /* the profile afterwards takes about one more iteration */
     if (o->time_budget_s > 0 && sg_clock_s() - s->start_s + 2 * s->iteration_s > o->time_budget_s) return true;
-    return o->tight > 0 && sg_record_spread(&s->record) <= o->tight;
+    return n >= sg_measured_loader_least(&s->real) && o->tight > 0 && sg_record_spread(&s->record) <= o->tight;
 }
 
 /* Rank 0 decides when it is enough, any rank may have been interrupted. */
@@ -285,8 +294,10 @@ static sg_code warm_up(session *s, sg_status *status) {
     for (int64_t i = 0; i < n; i++) {
         tell(s, "warming up");
         double start = sg_clock_s();
-        sg_code code = sg_walker_iteration(s->walker, NULL, status);
+        sg_step_times times = {0};
+        sg_code code = sg_walker_iteration(s->walker, &times, status);
         s->iteration_s = sg_clock_s() - start;
+        s->own_s = times.preprocessing_s + times.update_s;
         bool done, stopped;
         if (!code) code = decide(s, &done, &stopped, status);
         if (code) return code;
@@ -315,6 +326,7 @@ static sg_code one_iteration(session *s, sg_status *status) {
 static sg_code count_iterations(session *s, bool *stopped, sg_status *status) {
     for (bool done = false; !done;) {
         sg_code code = one_iteration(s, status);
+        if (!code) code = sg_measured_loader_between(&s->real, status);
         if (!code) code = decide(s, &done, stopped, status);
         if (code) return code;
         tell_iteration(s);
@@ -389,14 +401,20 @@ static bool rates_are_native(const session *s) {
 static sg_code run_protocol(session *s, sg_point *p, sg_status *status) {
     bool stopped = false;
     sg_code code = warm_up(s, status);
+    if (!code)
+        code = sg_measured_loader_settle(&s->real, s->own_s / fmax(1, (double)s->training->accumulation), status);
     if (code) return code;
     sg_host_state_read(&s->before);
+    if (s->real.loader) s->before.own_s += sg_loader_processes_s(s->real.loader);
+    sg_measured_loader_count(&s->real);
     s->gpu = sg_gpu_watch_start(&s->info);
     code = count_iterations(s, &stopped, status);
     code = stop_watching(s, &p->gpu, code, status);
     if (code) return code;
     sg_host_state after;
     sg_host_state_read(&after);
+    if (s->real.loader) after.own_s += sg_loader_processes_s(s->real.loader);
+    sg_measured_loader_tell(&s->real, (int64_t)s->record.n, p);
     sg_memory_peak peak;
     sg_walker_peak(s->walker, &peak);
     p->peak_allocated_bytes = peak.allocated_bytes;
@@ -407,6 +425,7 @@ static sg_code run_protocol(session *s, sg_point *p, sg_status *status) {
     if (!stopped && s->options->trace && (code = trace(s, status))) return code;
     p->frame_s = s->loader && s->training->cameras > 0 ? sg_loader_frame_s(s->loader) : NAN;
     sg_record_finish(&s->record, p);
+    sg_measured_loader_waits(p);
     p->warmup = s->options->warmup > 1 ? s->options->warmup : 1;
     p->fits_rates = rates_are_native(s);
     (void)snprintf(p->source, sizeof p->source, "measured");

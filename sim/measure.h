@@ -6,6 +6,7 @@
 #include "sim/point.h"
 #include "sim/walk.h"
 
+struct sg_catalogue; /* datasets/catalogue.h */
 struct sg_transport;
 
 typedef struct sg_measure_options {
@@ -21,6 +22,14 @@ typedef struct sg_measure_options {
     double tight;         /* stop when the median's 95 % interval is within +- this fraction (0.02) */
     double time_budget_s; /* for this point, warm-up included; 0 = none. min_iterations are made all the same */
     uint64_t seed;
+    /* batches are this data set's, read by worker processes; NULL: synthetic ones */
+    const struct sg_catalogue *catalogue;
+    const char
+        *layer; /* of a data set: "cached" (NULL: too) or "cold", whose files are dropped from the page cache at the
+                          start and between epochs. What is said here is done by sg_measure_training but for reading the
+                          files once: sg_dataset_make_cached */
+    bool pause; /* nothing is computed: the host waits for update_s instead of preprocessing and update */
+    double update_s;
     const char *trace; /* JSON file for one traced iteration behind the measured ones (sim/trace.h); NULL: none */
     int rank, ranks;
     struct sg_transport *bootstrap; /* what connects the ranks when there are several (kernels/transport.h) */
@@ -40,6 +49,9 @@ sg_code sg_measure_config(const sg_policy_request *request, const sg_training *t
 /* The part of sg_measure after the policy was built and the device's functions found. */
 sg_code sg_measure_training(const sg_training *training, const sg_device_api *api, const sg_point_config *config,
                             const sg_measure_options *options, sg_point *point, sg_status *status);
+/* The same with options.pause: the loader alone, no device. */
+sg_code sg_measure_pause(const sg_training *training, const sg_point_config *config, const sg_measure_options *options,
+                         sg_point *point, sg_status *status);
 /* Bytes that all storages of the training take at most, on a device without a caching allocator. */
 uint64_t sg_training_peak_bytes(const sg_training *training);
 /* Bytes that a caching allocator reserves for it at most, gradient buckets of several ranks included, without the

@@ -68,9 +68,13 @@ sg_quantity sg_record_main(const sg_record *r) {
 }
 
 double sg_record_spread(const sg_record *r) {
+    return sg_record_spread_of(r, sg_record_main(r));
+}
+
+double sg_record_spread_of(const sg_record *r, sg_quantity q) {
     enum { LEAST = 6 }; /* the extremes of six hold the median with 97 % */
     if (r->n < LEAST) return INFINITY;
-    sg_statistic s = sg_statistic_of(r->raw[sg_record_main(r)], r->n);
+    sg_statistic s = sg_statistic_of(r->raw[q], r->n);
     return s.median > 0 ? 0.5 * (s.high - s.low) / s.median : INFINITY;
 }
 
@@ -121,6 +125,7 @@ static int ascending(const void *a, const void *b) {
 }
 
 static void judge_spread(sg_point *p, size_t used) {
+    if (sg_point_pauses(&p->config)) return; /* its update is a pause; waits of a loader come in bursts anyway */
     sg_quantity main = p->raw[SG_Q_ITERATION] ? SG_Q_ITERATION : SG_Q_UPDATE;
     size_t n = (size_t)p->iterations;
     double *sorted = p->raw[main] && n >= 3 ? malloc(n * sizeof *sorted) : NULL;

@@ -23,6 +23,7 @@ sg_quantity sg_record_main(const sg_record *record);
 /* Half the width of the main quantity's 95 % interval over its median; infinite before six iterations: fewer hold no
  * such interval. */
 double sg_record_spread(const sg_record *record);
+double sg_record_spread_of(const sg_record *record, sg_quantity quantity);
 
 /* Moves the times into the point and fills its statistics, rates and work counts. */
 void sg_record_finish(sg_record *record, sg_point *point);

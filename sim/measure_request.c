@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "datasets/catalogue.h"
 #include "kernels/module.h"
 #include "models/options.h"
 #include "sim/host_state.h"
@@ -80,8 +81,10 @@ sg_code sg_measure_config(const sg_policy_request *r, const sg_training *t, cons
     copy_text(c->precision, sizeof c->precision, r->precision ? r->precision : family->default_precision);
     copy_text(c->host, sizeof c->host, o->host_s ? "emulated" : "native");
     if (o->host_s) c->host_op_ns = (int64_t)(1e9 * o->host_s[SG_HOST_OP_FORWARD] + 0.5);
-    const char *const how[] = {o->graph ? "cuda-graph" : NULL, o->heuristic_conv ? "heuristic-conv" : NULL,
-                               t->n_shards > 0 ? "sharding-full" : NULL};
+    char pause[32];
+    (void)snprintf(pause, sizeof pause, "pause=%.6g", o->update_s);
+    const char *const how[] = {o->pause ? pause : NULL, o->graph ? "cuda-graph" : NULL,
+                               o->heuristic_conv ? "heuristic-conv" : NULL, t->n_shards > 0 ? "sharding-full" : NULL};
     for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
         size_t length = strlen(c->execution);
         if (how[i])
@@ -99,6 +102,10 @@ sg_code sg_measure_config(const sg_policy_request *r, const sg_training *t, cons
     c->image_height = t->image_height;
     c->image_width = t->image_width;
     c->seed = o->seed;
+    if (o->catalogue) {
+        sg_catalogue_describe(o->catalogue, c->dataset, sizeof c->dataset);
+        copy_text(c->layer, sizeof c->layer, o->layer ? o->layer : "cached");
+    }
     return settings_of(r, family, c, status);
 }
 
@@ -113,8 +120,12 @@ sg_code sg_measure(const sg_policy_request *request, const sg_measure_options *o
     sg_code code = sg_policy_build(&asked, &training, status);
     if (code) return code;
     code = sg_measure_config(&asked, training, options, &config, status);
-    if (!code) code = sg_module_device(options->device, &api, status);
-    if (!code) code = sg_measure_training(training, api, &config, options, point, status);
+    if (!code && options->pause) {
+        code = sg_measure_pause(training, &config, options, point, status);
+    } else {
+        if (!code) code = sg_module_device(options->device, &api, status);
+        if (!code) code = sg_measure_training(training, api, &config, options, point, status);
+    }
     sg_training_free(training);
     return code;
 }

@@ -36,6 +36,10 @@ void sg_point_clear(sg_point *point) {
     point->op_s = NULL;
 }
 
+bool sg_point_pauses(const sg_point_config *config) {
+    return strncmp(config->execution, "pause=", 6) == 0;
+}
+
 uint64_t sg_point_key(const sg_point_config *config) {
     return sg_fields_key(sg_config_fields(), config);
 }

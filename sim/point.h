@@ -44,7 +44,8 @@ typedef struct sg_point_config {
     char host[16];      /* "native" or "emulated" */
     int64_t host_op_ns; /* emulated: nanoseconds that host takes for a forward op: whose it is; else 0 */
     char execution
-        [64]; /* how it ran where it matters: "cuda-graph;heuristic-conv;sharding-full"; "" as the framework runs it */
+        [64]; /* how it ran where it matters: "cuda-graph;heuristic-conv;sharding-full"; "pause=0.05": see sg_point_pauses;
+                 "" as the framework runs it */
     char settings[2048]; /* canonical "key=value;key=value" of everything that differs from the defaults */
     int64_t batch, ranks, accumulation, threads, workers;
     int64_t envs, steps_per_env;
@@ -56,8 +57,8 @@ typedef struct sg_point_config {
     uint64_t seed;
 } sg_point_config;
 
-/* What the loader of a measured point did, over its counted iterations; all 0 where batches were synthetic. Seconds of a
- * worker are of one worker process. */
+/* What the loader of a measured point did, over its counted iterations; all 0 where batches were synthetic (but for
+ * update_s, the waits and stalled_share where a pause stood in for the update). Seconds of a worker are of one process. */
 typedef struct sg_loader_record {
     int64_t batches, frames, frames_decoded; /* decoded: with those on the way from a key frame */
     int64_t bytes_read;                      /* from the data set's files, cached or not */
@@ -70,7 +71,7 @@ typedef struct sg_loader_record {
     double epoch_s;              /* mean wait at an epoch's boundary; 0: none was crossed */
     double stalled_share;        /* steps that waited longer than a tenth of the median step */
     double wait_p50_s, wait_p90_s, wait_p99_s, wait_max_s;
-    double step_cpu_s;    /* processor seconds of the training process itself, per step */
+    double step_cpu_s;    /* processor seconds of the training process itself, without its workers, per step */
     double update_s;      /* seconds that a given pause stood in for the update (--update-s); else 0 */
     int64_t worker_bytes; /* memory of a worker that it shares with nobody, at the end: the largest */
     int64_t processors;   /* that this process and its workers might run on */
@@ -124,6 +125,10 @@ typedef struct sg_point {
     sg_loader_record loader;
     sg_gpu_conditions gpu;
 } sg_point;
+
+/* Nothing was computed: a given pause stood in for preprocessing and update (execution "pause=SECONDS"). Such a point tells of
+ * a loader, and nothing of a machine's rates or a policy's update. */
+bool sg_point_pauses(const sg_point_config *config);
 
 void sg_point_clear(sg_point *point); /* frees raw, rank_update_s and op_s */
 uint64_t sg_point_key(const sg_point_config *config);
