@@ -23,8 +23,8 @@ sg_code sg_fail_in(sg_status *status, const char *format, ...) {
     va_start(args, format);
     int n = vsnprintf(status->text, sizeof status->text, format, args);
     va_end(args);
-    if (n >= 0 && (size_t)n < sizeof status->text - 1)
-        (void)snprintf(status->text + n, sizeof status->text - (size_t)n, ": %s", inner);
+    int left = (int)sizeof status->text - n; /* with the NUL */
+    if (n >= 0 && left > 3) (void)snprintf(status->text + n, (size_t)left, ": %.*s", left - 3, inner);
     return status->code;
 }
 
