@@ -2,6 +2,7 @@
 
 #include "calibration/fit_laws.h"
 #include "calibration/fit_links.h"
+#include "calibration/fit_observed.h"
 #include "calibration/fit_probe.h"
 #include "calibration/fit_rates.h"
 #include "calibration/fit_shapes.h"
@@ -164,9 +165,12 @@ static sg_code fit_points(sg_fit *fit, const sg_run *run, const sg_point *const 
     time_t now = time(NULL);
     struct tm day;
     (void)strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &day));
-    (void)snprintf(origin, sizeof origin, "fit of %zu measured point(s), %s", n, date);
+    if (n)
+        (void)snprintf(origin, sizeof origin, "fit of %zu measured point(s), %s", n, date);
+    else
+        (void)snprintf(origin, sizeof origin, "fit of %zu training log(s), %s", options->n_observed, date);
     (void)snprintf(fit->machine.fitted_from, sizeof fit->machine.fitted_from, "%s", origin);
-    sg_code code = sg_fit_rates(points, n, origin, &fit->machine, status);
+    sg_code code = n ? sg_fit_rates(points, n, origin, &fit->machine, status) : SG_OK;
     if (code == SG_OK) code = sg_fit_shapes(points, n, &fit->machine, status);
     size_t shapes = 0;
     (void)sg_measured_shapes(fit->machine.measured, &shapes);
@@ -196,9 +200,9 @@ sg_code sg_fit_run(const sg_run *run, const sg_machine *prior, const sg_fit_opti
     if ((!points || !observed) && code == SG_OK) code = sg_fail_memory(status, run->n_points * sizeof *points, "a fit");
     size_t n = points ? points_of(run, prior, points) : 0;
     if (code == SG_OK && n == 0)
-        code = sg_fail(status, SG_BAD_INPUT,
-                       "the run file holds points of training logs alone: measure on that machine too, with 'stepgauge "
-                       "measure'");
+        sg_fit_note(fit,
+                    "there are points of training logs alone: the data sheet is what they adjust; measuring on that "
+                    "machine would tell more");
     size_t other = run->n_points - n - (all.n_observed - options->n_observed);
     if (code == SG_OK && other)
         sg_fit_note(fit, "%zu point(s) of another device than %s are left out", other, prior->device_class);

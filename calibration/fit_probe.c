@@ -1,4 +1,4 @@
-/* The probe's file (bench/README.md describes it) and logs: what the framework itself showed on this machine. */
+/* The probe's file (bench/README.md describes it): what the framework itself showed on this machine. */
 #include "calibration/fit_probe.h"
 
 #include "calibration/fit_laws.h"
@@ -263,55 +263,4 @@ sg_code sg_fit_probe(const char *path, sg_fit *fit, sg_status *status) {
     free(p);
     sg_tree_free(tree);
     return code;
-}
-
-/* ---- logs -------------------------------------------------------------------------------------------------------- */
-
-/* log(observed / predicted) of one point and the doubt of the prediction. */
-static sg_code observe(const sg_point *point, const sg_fit *fit, double *log_ratio, double *log_sd, sg_status *status) {
-    sg_work_request request;
-    sg_prediction prediction;
-    sg_predict_options options = {.interval = 0.9,
-                                  .ranks = (int)point->config.ranks,
-                                  .workers = (int)point->config.workers,
-                                  .cameras_known = true,
-                                  .host_known = true,
-                                  .language_known = true,
-                                  .fit = fit};
-    sg_work_request_of(&point->config, &request);
-    sg_code code = sg_predict(&request.policy, &fit->machine, &options, &prediction, status);
-    if (code != SG_OK) return code;
-    *log_ratio = log(point->q[SG_Q_UPDATE].median / prediction.update_s.value);
-    *log_sd = hypot(prediction.update_s.parts.parameters, prediction.update_s.parts.model);
-    return SG_OK;
-}
-
-/* A common shift s of all framework factors and the host cost: prior sd = the prediction's doubt, observed within 3 %. */
-sg_code sg_fit_observed(const sg_point *points, size_t n, sg_fit *fit, sg_status *status) {
-    double precision = 0, sum = 0, prior_sd = 0;
-    const double observed_sd = 0.03;
-    for (size_t i = 0; i < n; i++) {
-        double log_ratio = 0, log_sd = 0;
-        if (!(points[i].q[SG_Q_UPDATE].median > 0)) continue;
-        sg_code code = observe(&points[i], fit, &log_ratio, &log_sd, status);
-        if (code != SG_OK) return code;
-        precision += 1 / (observed_sd * observed_sd);
-        sum += log_ratio / (observed_sd * observed_sd);
-        prior_sd = fmax(prior_sd, log_sd);
-    }
-    if (precision == 0) return SG_OK;
-    prior_sd = fmax(prior_sd, 0.02);
-    precision += 1 / (prior_sd * prior_sd);
-    double shift = sum / precision, log_sd = sqrt(1 / precision);
-    probe p = {.fit = fit};
-    (void)snprintf(p.origin, sizeof p.origin, "%zu training log(s) of this machine", n);
-    for (int c = 0; c < SG_CLASS_COUNT; c++) {
-        sg_machine_id id = sg_machine_factor_of((sg_op_class)c);
-        if (id < SG_M_COUNT) set(&p, id, fit->machine.p[id].value * exp(shift), log_sd);
-    }
-    if (isfinite(fit->machine.p[SG_M_HOST_OP_S].value))
-        set(&p, SG_M_HOST_OP_S, fit->machine.p[SG_M_HOST_OP_S].value * exp(shift), log_sd);
-    sg_fit_note(fit, "logs: the framework's steps were %+.1f %% against the prediction; factors moved by %+.1f %%",
-                100 * (exp(sum / (precision - 1 / (prior_sd * prior_sd))) - 1), 100 * (exp(shift) - 1));
-    return SG_OK;
 }

@@ -55,16 +55,22 @@ static size_t cut_settings(char *text, sg_setting *settings, size_t room) {
     return n;
 }
 
+/* Names of frameworks are those of points; a name of another release stands for eager mode. */
+static sg_framework framework_of(const char *name) {
+    for (int i = 0; i < SG_FRAMEWORK_COUNT; i++)
+        if (strcmp(name, sg_framework_name((sg_framework)i)) == 0) return (sg_framework)i;
+    return SG_FRAMEWORK_PYTORCH_EAGER;
+}
+
 void sg_work_request_of(const sg_point_config *c, sg_work_request *r) {
     memset(r, 0, sizeof *r);
     (void)snprintf(r->text, sizeof r->text, "%s", c->settings);
     (void)snprintf(r->name, sizeof r->name, "%s", c->policy);
     (void)snprintf(r->precision, sizeof r->precision, "%s", c->precision);
-    bool native = strcmp(c->framework, sg_framework_name(SG_FRAMEWORK_NATIVE)) == 0;
     bool cuda = strcmp(c->device, "cuda") == 0;
     r->policy = (sg_policy_request){
         .policy = r->name,
-        .framework = native ? SG_FRAMEWORK_NATIVE : SG_FRAMEWORK_PYTORCH_EAGER,
+        .framework = framework_of(c->framework),
         .device_class = cuda ? SG_DEVICE_CLASS_CUDA : SG_DEVICE_CLASS_CPU,
         .batch = c->envs > 0 ? 0 : c->batch,
         .accumulation = c->accumulation,

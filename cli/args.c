@@ -20,7 +20,7 @@ typedef enum sg_arg_type {
     ARG_BATCH,     /* a list of integers, or "auto" */
     ARG_REPEAT,
     ARG_FILES,     /* all arguments up to the next option; may be repeated */
-    ARG_LEFT_OUT,  /* "rows", also where nothing stands behind it, or "devices" */
+    ARG_LEFT_OUT,  /* "rows", also where nothing stands behind it, "devices" or "batches" */
     ARG_IMAGE_SIZE /* HxW */
 } sg_arg_type;
 
@@ -103,7 +103,7 @@ static const sg_arg table[] = {
     {"--logs", "FILE..", 'v', ARG_FILES, AT(logs), 0, "training logs: their first windows against the rest"},
     {"--configs", "FILE", 'x', ARG_TEXT, AT(step_configs), 0,
      "CSV of the models of --steps (default: those that ship)"},
-    {"--cross-validate", "[rows|devices]", 'v', ARG_LEFT_OUT, AT(cross_validate), 0,
+    {"--cross-validate", "[rows|devices|batches]", 'v', ARG_LEFT_OUT, AT(cross_validate), 0,
      "fit again without each part of the rows, or without each device, that is predicted"},
     {"--folds", "N", 'v', ARG_INT, AT(folds), 2, "parts that the rows are split into (5)"},
     {"--calibrate", "N", 'v', ARG_INT, AT(calibrate), 1, "rows of a device that its calibration may see"},
@@ -265,8 +265,9 @@ static sg_code store(const sg_arg *arg, const char *text, sg_args *args, sg_stat
         return args->batch_auto ? SG_OK : parse_int_list(arg, text, field, status);
     case ARG_IMAGE_SIZE: return parse_image_size(arg, text, args, status);
     case ARG_LEFT_OUT:
-        if (text && strcmp(text, "rows") != 0 && strcmp(text, "devices") != 0)
-            return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': rows or devices is expected", arg->name, text);
+        if (text && strcmp(text, "rows") != 0 && strcmp(text, "devices") != 0 && strcmp(text, "batches") != 0)
+            return sg_fail(status, SG_BAD_INPUT, "%s '%.64s': rows or devices is expected (or batches, of reports)",
+                           arg->name, text);
         *(const char **)field = text ? text : "rows";
         return SG_OK;
     case ARG_FILES:

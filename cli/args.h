@@ -63,7 +63,7 @@ typedef struct sg_args {
     sg_repeat collectives, reports;
     sg_repeat kernels, step_files, parallel, logs;
     const char *step_configs;
-    const char *cross_validate, *rows_file, *config_dir; /* cross_validate: "rows" or "devices" */
+    const char *cross_validate, *rows_file, *config_dir; /* cross_validate: "rows", "devices" or "batches" */
     int64_t folds, calibrate;
     bool markdown;
 

@@ -139,6 +139,7 @@ static sg_code show(const sg_args *args, sg_validating *v, sg_status *status) {
 /* folder: room for the options' folder of configurations. */
 static sg_code options_of(const sg_args *args, char folder[SG_PATH_BYTES], sg_validate_options *options,
                           sg_status *status) {
+    bool batches = args->cross_validate && strcmp(args->cross_validate, "batches") == 0;
     bool devices = args->cross_validate && strcmp(args->cross_validate, "devices") == 0;
     if (args->folds > 1000)
         return sg_fail(status, SG_BAD_INPUT, "--folds %lld: at most 1000 parts", (long long)args->folds);
@@ -147,10 +148,17 @@ static sg_code options_of(const sg_args *args, char folder[SG_PATH_BYTES], sg_va
     if (args->calibrate > 0 && !args->cross_validate)
         return sg_fail(status, SG_BAD_INPUT,
                        "--calibrate says what a fit may see of a device: give --cross-validate rows or devices too");
+    if (batches &&
+        (!args->reports.n || args->kernels.n || args->step_files.n || args->parallel.n || args->collectives.n))
+        return sg_fail(
+            status, SG_BAD_INPUT,
+            "--cross-validate batches is for reports of trainings, which hold several batch sizes of one: give "
+            "--reports FILE, and no other tables");
     *options = (sg_validate_options){
         .config_dir = folder,
         .interval = args->interval > 0 ? args->interval : 0.9,
         .left_out = devices                ? SG_LEFT_OUT_DEVICES
+                    : batches              ? SG_LEFT_OUT_BATCHES
                     : args->cross_validate ? SG_LEFT_OUT_ROWS
                                            : SG_LEFT_OUT_NOTHING,
         .folds = args->folds > 0 ? (int)args->folds : 5,

@@ -37,7 +37,7 @@ static const sg_command commands[] = {
      "N]",
      "Wall-clock, cost and ranked offers for a whole training",
      "stepgauge plan act --frames 45000 --epochs 5 --batch 8", "pnrwuljs", sg_cmd_plan},
-    {"validate", "validate [FILES] [--cross-validate [rows|devices]]",
+    {"validate", "validate [FILES] [--cross-validate [rows|devices|batches]]",
      "How far the predictions are from published and field measurements",
      "stepgauge validate --collectives allreduce.csv.gz --cross-validate rows", "xvuj", sg_cmd_validate},
 };

@@ -110,7 +110,7 @@ static json_t *outside(const sg_validating *v) {
 }
 
 json_t *sg_validating_json(const sg_validating *v) {
-    static const char *const left_out[] = {"nothing", "rows", "devices"};
+    static const char *const left_out[] = {"nothing", "rows", "batches", "devices"};
     entry *entries = calloc(v->n_summaries ? v->n_summaries : 1, sizeof *entries);
     if (!entries) return NULL;
     json_t *classes = json_array(), *skipped = json_array();

@@ -130,6 +130,7 @@ static void head(const sg_validating *v, bool markdown) {
         [SG_LEFT_OUT_NOTHING] =
             "Predicted as the machines ship: products of shapes that they were measured at are answered as measured",
         [SG_LEFT_OUT_ROWS] = "Predicted by fits without the row's own part of the rows",
+        [SG_LEFT_OUT_BATCHES] = "Predicted by fits to other batch sizes of the same training",
         [SG_LEFT_OUT_DEVICES] = "Predicted by fits without the row's own device",
     };
     printf("%s", said[v->options.left_out]);

@@ -28,6 +28,25 @@ static size_t gather(const sg_log *log, sg_quantity quantity, double *values) {
     return n;
 }
 
+/* From this share of stalled windows on, the medians of the others are no steady training either. */
+static const double STALLED_SHARE = 0.2;
+
+static void note_disturbances(const sg_log *log, sg_point *point) {
+    const char *format = log->format;
+    bool rank0 = log->config.ranks > 1 && (strcmp(format, "lerobot-2024") == 0 || strcmp(format, "lerobot-2025") == 0);
+    char *why = point->disturbed_why;
+    size_t bytes = sizeof point->disturbed_why;
+    if ((double)log->stalled > STALLED_SHARE * (double)(log->stalled + log->steady_windows))
+        (void)snprintf(why, bytes, "%llu of its windows stalled, %llu did not", (unsigned long long)log->stalled,
+                       (unsigned long long)log->steady_windows);
+    else if (strcmp(format, "lerobot-2024") == 0)
+        (void)snprintf(why, bytes, "its times are of single steps, no means");
+    else if (rank0)
+        (void)snprintf(why, bytes, "its times are of one of %lld processes, the slowest decides",
+                       (long long)log->config.ranks);
+    point->disturbed = why[0] != 0;
+}
+
 sg_code sg_log_point(const sg_log *log, const sg_point_config *config, const char *origin, sg_point *point,
                      sg_status *status) {
     static const sg_quantity of_steps[] = {SG_Q_DATALOADING, SG_Q_PREPROCESSING, SG_Q_UPDATE, SG_Q_STEP};
@@ -62,6 +81,7 @@ sg_code sg_log_point(const sg_log *log, const sg_point_config *config, const cha
     point->fits_rates = true;
     for (int c = 0; c < SG_CLASS_COUNT; c++) point->class_s[c] = NAN;
     point->frame_s = NAN;
+    note_disturbances(log, point);
     (void)snprintf(point->source, sizeof point->source, "observed");
     (void)snprintf(point->origin, sizeof point->origin, "%.255s", origin);
     return SG_OK;

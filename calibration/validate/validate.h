@@ -22,10 +22,11 @@ typedef enum sg_validate_class {
     SG_VALIDATE_REPORTS_STEP,
     SG_VALIDATE_REPORTS_MEMORY,
     SG_VALIDATE_LOGS,
+    SG_VALIDATE_BATCHES,
     SG_VALIDATE_CLASS_COUNT
 } sg_validate_class;
 /* "gemm", "memory_bound", "steps_train", "steps_inference", "parallel_dp", "collectives", "reports_step", "reports_memory",
- * "logs" */
+ * "logs", "batches" */
 const char *sg_validate_class_name(sg_validate_class cls);
 
 /* One row of a file. Values in seconds (memory: bytes). */
@@ -56,6 +57,7 @@ bool sg_validated_scored(const sg_validated *row);
 typedef enum sg_left_out {
     SG_LEFT_OUT_NOTHING, /* the machines as they are shipped (or given) */
     SG_LEFT_OUT_ROWS,    /* refit without each of `folds` folds of rows in turn */
+    SG_LEFT_OUT_BATCHES, /* reports: a training's batch sizes, each from the others of the same training */
     SG_LEFT_OUT_DEVICES  /* refit without each device (GPU model) in turn */
 } sg_left_out;
 
@@ -87,6 +89,9 @@ sg_code sg_validate_collectives(const sg_csv_table *rows, const sg_validate_opti
 sg_code sg_validate_reports(const sg_csv_table *rows, const sg_validate_options *options, sg_validation *into,
                             sg_status *status);
 
+/* Batch sizes of reported trainings from others of the same (SG_LEFT_OUT_BATCHES); sg_validate_reports calls it. */
+sg_code sg_validate_batches(const sg_csv_table *rows, const sg_validate_options *options, sg_validation *into,
+                            sg_status *status);
 struct sg_logs; /* calibration/log/log.h */
 /* Each run of a training log: the wall-clock of its rest from its first windows. `device` is the log's format. */
 sg_code sg_validate_logs(const struct sg_logs *logs, const char *path, const sg_validate_options *options,

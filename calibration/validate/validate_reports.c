@@ -245,6 +245,7 @@ sg_code sg_validate_reports(const sg_csv_table *rows, const sg_validate_options 
     const char *slash = strrchr(rows->path, '/');
     sg_validate_options asked = *options;
     if (!(asked.interval > 0 && asked.interval < 1)) asked.interval = 0.9;
+    if (asked.left_out == SG_LEFT_OUT_BATCHES) return sg_validate_batches(rows, &asked, into, status);
     run r = {.options = &asked, .file = slash ? slash + 1 : rows->path, .into = into};
     sg_code code = sg_report_cases_add(rows, options->config_dir, &r.cases, status);
     if (code) return code;

@@ -285,6 +285,33 @@ static void shipped_trainings(void **state) {
     sg_csv_table_clear(&table);
 }
 
+/* Batch sizes of a training from others of the same: no row sees itself, and none outside of a group has one. */
+static void other_batches(void **state) {
+    (void)state;
+    sg_csv_table table;
+    sg_status status;
+    sg_validation v = {0};
+    sg_validate_options options = {.config_dir = CONFIGS, .left_out = SG_LEFT_OUT_BATCHES};
+    if (sg_csv_table_read(SG_SOURCE_DIR "/configs/validation/reports.csv", &table, &status))
+        fail_msg("%s", status.text);
+    if (sg_validate_reports(&table, &options, &v, &status)) fail_msg("%s", status.text);
+    double worst, median = median_error(&v, SG_VALIDATE_BATCHES, "from one batch", &worst);
+    if (median > 0.10 || worst > 0.15) fail_msg("another batch: median %.3f, worst %.3f", median, worst);
+    sg_validation_clear(&v);
+    sg_csv_table_clear(&table);
+    v = validate("policy,policy_details,hardware,gpu_count,batch_per_gpu,update_s,framework,source,id\n"
+                 "act,2 cameras 96x96,RTX 3090,1,8,0.060,lerobot,one,A\n"
+                 "act,2 cameras 96x96,RTX 3090,1,64,0.180,lerobot,one,B\n"
+                 "act,1 camera 96x96,RTX 3090,1,32,0.050,lerobot,one,C\n"
+                 "act,2 cameras 96x96,RTX 4090,1,32,0.070,lerobot,one,D\n"
+                 "act,2 cameras 96x96,RTX 3090,1,32,0.070,lerobot,two,E\n",
+                 SG_LEFT_OUT_BATCHES);
+    assert_int_equal(v.n, 2); /* other cameras, another GPU and another source are other trainings */
+    assert_non_null(strstr(v.rows[0].row, "A, batch 8 from batch 64"));
+    assert_non_null(strstr(v.rows[1].row, "B, batch 64 from batch 8"));
+    sg_validation_clear(&v);
+}
+
 static void tables_that_are_none(void **state) {
     (void)state;
     sg_csv_table table = read_table("a,b\n1,2\n");
@@ -312,6 +339,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(parts_and_reasons),    cmocka_unit_test(memory),
                                        cmocka_unit_test(cameras_by_share),     cmocka_unit_test(devices_left_out),
                                        cmocka_unit_test(fit_follows_the_rows), cmocka_unit_test(counts_tell_variants),
-                                       cmocka_unit_test(shipped_trainings),    cmocka_unit_test(tables_that_are_none)};
+                                       cmocka_unit_test(shipped_trainings),    cmocka_unit_test(other_batches),
+                                       cmocka_unit_test(tables_that_are_none)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

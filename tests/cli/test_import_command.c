@@ -184,11 +184,24 @@ static void observed_points(void **state) {
     assert_close(ppo->q[SG_Q_COLLECTION].median, 0.102);
     assert_close(ppo->q[SG_Q_ITERATION].median, 0.162);
     sg_run_clear(&run);
-    /* A fit needs something that was run here; observed points are never taken for that. */
-    sg_said said = sg_stepgauge("fit", run_path, NULL);
-    assert_int_equal(said.status, 2);
-    assert_non_null(strstr(said.err, "training logs alone"));
-    sg_said_clear(&said);
+    /* A fit of logs alone adjusts the data sheet of the machine that they name. */
+    char machine[128];
+    (void)snprintf(machine, sizeof machine, "%s/observed.h5", scratch.path);
+    root = sg_said_answer(sg_stepgauge("fit", run_path, "-o", machine, "--json", NULL), 0);
+    json_t *notes = json_object_get(root, "notes");
+    assert_non_null(strstr(json_string_value(json_array_get(notes, 0)), "training logs alone"));
+    bool surprised = false;
+    size_t at;
+    json_t *note;
+    json_array_foreach(notes, at, note) surprised |= strstr(json_string_value(note), "other than said") != NULL;
+    assert_true(surprised);
+    json_decref(root);
+    root = sg_said_answer(sg_stepgauge("predict", "act", "--machine", machine, "--cameras", "1", "--image-size",
+                                       "96x96", "--batch", "8", "--json", NULL),
+                          0);
+    /* ten times what the sheet says: taken as far as the sheet's doubt goes, and said */
+    assert_true(sg_json_number(json_object_get(root, "update_s"), "value") > 0.012);
+    json_decref(root);
 }
 
 /* Beside measurements they tell a fit how far the framework is from what was run here. */
