@@ -85,7 +85,7 @@ static const sg_arg table[] = {
     {"--seed", "N", 'p', ARG_INT, AT(seed), 0, "seed of weights, data, noise and masks (1)"},
     {"--time-budget", "S", 't', ARG_POSITIVE, AT(time_budget_s), 0, "seconds to spend measuring"},
     {"--min-iterations", "N", 't', ARG_INT, AT(min_iterations), 1, "least measured iterations per point (5)"},
-    {"--sizes", "N[,N..]", 'b', ARG_SIZE_LIST, AT(sizes), 1, "gemm: n of n x n x n; else bytes, also 64K, 16M, 1G"},
+    {"--sizes", "N[,N..]", 'b', ARG_SIZE_LIST, AT(sizes), 1, "gemm: n of n x n x n; decode: heights; else bytes, also 64K, 16M, 1G"},
     {"--fresh", NULL, 'f', ARG_FLAG, AT(fresh), 0, "measure again what the run file already holds"},
     {"--frames", "N", 'l', ARG_INT, AT(frames), 1, "frames of the data set"},
     {"--epochs", "E", 'l', ARG_POSITIVE, AT(epochs), 0, "passes over the data set"},

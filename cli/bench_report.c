@@ -81,9 +81,9 @@ static void print_omissions(const sg_bench_report *report) {
 }
 
 void sg_print_bench(const sg_bench_report *report) {
-    static void (*const print[SG_BENCH_KINDS])(const sg_bench_report *) = {sg_print_bench_gemm, sg_print_bench_memory,
-                                                                           sg_print_bench_copy, sg_print_bench_launch,
-                                                                           sg_print_bench_collective};
+    static void (*const print[SG_BENCH_KINDS])(const sg_bench_report *) = {
+        sg_print_bench_gemm,   sg_print_bench_memory,     sg_print_bench_copy,
+        sg_print_bench_launch, sg_print_bench_collective, sg_print_bench_decode};
     for (size_t d = 0; d < report->n_devices; d++) {
         const sg_device_info *info = &report->device[d];
         printf("%s: %s, %s%s%s\n", info->kind, info->name, info->library, *info->driver ? ", driver " : "",
@@ -159,6 +159,10 @@ json_t *sg_json_bench(const sg_bench_report *report) {
     if (report->kind == SG_BENCH_GEMM || report->kind == SG_BENCH_MEMORY) {
         json_decref(summary);
         summary = report->kind == SG_BENCH_GEMM ? sg_json_bench_gemm(report) : sg_json_bench_memory(report);
+    }
+    if (report->kind == SG_BENCH_DECODE) {
+        json_decref(summary);
+        summary = sg_json_bench_decode(report);
     }
     if (*report->missing) (void)json_object_set_new(summary, "missing", json_string(report->missing));
     return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "bench", sg_bench_name(report->kind), "machine",

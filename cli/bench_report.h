@@ -46,5 +46,7 @@ json_t *sg_json_bench_memory(const sg_bench_report *report);
 void sg_print_bench_copy(const sg_bench_report *report);
 void sg_print_bench_launch(const sg_bench_report *report);
 void sg_print_bench_collective(const sg_bench_report *report);
+void sg_print_bench_decode(const sg_bench_report *report);
+json_t *sg_json_bench_decode(const sg_bench_report *report);
 
 #endif

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const double DEFAULT_BUDGET_S = 60, DECODE_BUDGET_S = 30;
+
 typedef struct session {
     const sg_args *args;
     sg_world world;
@@ -32,7 +34,7 @@ static sg_code kind_of(const sg_args *args, sg_bench_kind *kind, sg_status *stat
     for (int k = 0; k < SG_BENCH_KINDS; k++) known[k] = sg_bench_name((sg_bench_kind)k);
     if (args->positional.n == 0)
         return sg_fail(status, SG_BAD_INPUT,
-                       "bench what? gemm, memory, copy, launch, collective or ops, such as 'stepgauge "
+                       "bench what? gemm, memory, copy, launch, collective, decode or ops, such as 'stepgauge "
                        "bench gemm'");
     if (args->positional.n > 1)
         return sg_fail(status, SG_BAD_INPUT, "'bench' runs one benchmark at a time, '%.32s' is one too many",
@@ -43,14 +45,18 @@ static sg_code kind_of(const sg_args *args, sg_bench_kind *kind, sg_status *stat
         return SG_OK;
     }
     const char *near = sg_nearest(args->positional.value[0], known, SG_BENCH_KINDS);
-    return sg_fail(status, SG_BAD_INPUT,
-                   "there is no benchmark '%.64s'%s%s%s; there are gemm, memory, copy, launch, collective and ops",
-                   args->positional.value[0], near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return sg_fail(
+        status, SG_BAD_INPUT,
+        "there is no benchmark '%.64s'%s%s%s; there are gemm, memory, copy, launch, collective, decode and ops",
+        args->positional.value[0], near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 /* Options that would change nothing for this benchmark are refused, as other commands refuse what they do not take. */
 static sg_code check_options(const sg_args *a, sg_bench_kind kind, sg_status *status) {
     const char *name = sg_bench_name(kind);
+    if (kind == SG_BENCH_DECODE && (a->device || a->cuda_libs))
+        return sg_fail(status, SG_BAD_INPUT,
+                       "'bench decode' takes no --device and no --cuda-libs: frames are decoded on the processor");
     if (a->ranks.n && kind != SG_BENCH_COLLECTIVE)
         return sg_fail(status, SG_BAD_INPUT,
                        "'bench %s' runs on one device: --ranks and --gpus are for 'bench collective'", name);
@@ -99,7 +105,9 @@ static sg_code set_options(session *s, sg_status *status) {
                                         : 0,
         .sizes = a->sizes.value,
         .n_sizes = a->sizes.n,
-        .time_budget_s = a->time_budget_s > 0 ? a->time_budget_s : 60,
+        .time_budget_s = a->time_budget_s > 0                ? a->time_budget_s
+                         : s->report.kind == SG_BENCH_DECODE ? DECODE_BUDGET_S
+                                                             : DEFAULT_BUDGET_S,
         .tight = 0.02,
         .min_iterations = a->min_iterations > 0 ? a->min_iterations : 5,
         .max_iterations = 1000,
@@ -153,6 +161,18 @@ static sg_code run_on(session *s, const char *name, bool *here, sg_status *statu
     return code ? code : kept;
 }
 
+/* Frames are decoded by the host whatever devices there are. */
+static sg_code run_host(session *s, sg_status *status) {
+    sg_bench bench;
+    sg_bench_open_host(s->report.machine.cpu, &s->options, &bench);
+    sg_code code = sg_bench_run(&bench, s->report.kind, status);
+    if (bench.interrupted) s->interrupted = true;
+    sg_status unkept;
+    sg_code kept = take(s, &bench, code ? &unkept : status);
+    sg_bench_close(&bench);
+    return code ? code : kept;
+}
+
 /* Collectives run on the device that a measurement would take, each rank on its own. */
 static sg_code run_ranks(session *s, sg_status *status) {
     sg_device_choice choice;
@@ -168,6 +188,7 @@ static sg_code run_all(session *s, sg_status *status) {
     static const char *const kinds[SG_BENCH_DEVICES] = {"cpu", "cuda"};
     bool here;
     if (s->report.kind == SG_BENCH_COLLECTIVE) return run_ranks(s, status);
+    if (s->report.kind == SG_BENCH_DECODE) return run_host(s, status);
     if (s->args->device) return run_on(s, s->args->device, &here, status);
     sg_code code = run_on(s, kinds[0], &here, status);
     if (code || s->interrupted) return code;

@@ -1,4 +1,4 @@
-/* reader_hdf5.h: rows of data sets of an open HDF5 file. For reader*.c alone, in processes that may die of a file. */
+/* reader_hdf5.h: rows of data sets of an open HDF5 file. For processes that may die of a file. */
 #ifndef SG_DATASETS_READER_HDF5_H
 #define SG_DATASETS_READER_HDF5_H
 

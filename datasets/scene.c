@@ -60,7 +60,7 @@ static int lattice(uint64_t key, int64_t x, int64_t y, int spacing) {
 
 /* Amplitudes fall with the scale, as in photographs. */
 static int texture(uint64_t key, int64_t x, int64_t y) {
-    static const int spacing[OCTAVES] = {64, 19, 7, 3}, weight[OCTAVES] = {36, 16, 8, 5};
+    static const int spacing[OCTAVES] = {64, 19, 7, 3}, weight[OCTAVES] = {36, 18, 14, 13};
     int sum = 0;
     for (int i = 0; i < OCTAVES; i++) sum += lattice(key + (uint64_t)i, x, y, spacing[i]) * weight[i];
     return sum / 128;

@@ -49,6 +49,14 @@ sg_code sg_bench_open(const sg_device_api *api, const sg_bench_options *options,
     return code;
 }
 
+void sg_bench_open_host(const char *cpu, const sg_bench_options *options, sg_bench *b) {
+    *b = (sg_bench){.options = *options, .start_s = sg_clock_s()};
+    b->options.ranks = 1;
+    b->info.units = 1; /* each process decodes with one thread */
+    (void)snprintf(b->info.kind, sizeof b->info.kind, "cpu");
+    (void)snprintf(b->info.name, sizeof b->info.name, "%s", cpu);
+}
+
 void sg_bench_close(sg_bench *b) {
     if (b->device) {
         if (b->ballot) b->api->segment_free(b->device, b->ballot, BALLOT_BYTES);
@@ -63,7 +71,7 @@ void sg_bench_close(sg_bench *b) {
 }
 
 const char *sg_bench_name(sg_bench_kind kind) {
-    static const char *const names[SG_BENCH_KINDS] = {"gemm", "memory", "copy", "launch", "collective"};
+    static const char *const names[SG_BENCH_KINDS] = {"gemm", "memory", "copy", "launch", "collective", "decode"};
     return names[kind];
 }
 
@@ -82,7 +90,7 @@ static sg_code stop_watching(sg_bench *b, sg_status *status) {
 
 sg_code sg_bench_run(sg_bench *b, sg_bench_kind kind, sg_status *status) {
     static sg_code (*const run[SG_BENCH_KINDS])(sg_bench *, sg_status *) = {
-        sg_bench_gemm, sg_bench_memory, sg_bench_copy, sg_bench_launch, sg_bench_collective};
+        sg_bench_gemm, sg_bench_memory, sg_bench_copy, sg_bench_launch, sg_bench_collective, sg_bench_decode};
     if ((unsigned)kind >= SG_BENCH_KINDS) return sg_fail(status, SG_BAD_INPUT, "there is no benchmark %d", (int)kind);
     b->gpu = sg_gpu_watch_start(&b->info);
     sg_code code = run[kind](b, status);

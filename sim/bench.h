@@ -1,5 +1,5 @@
 /* bench.h: micro-benchmarks of one device through its table of functions: products, bandwidth-bound ops, copies, launches,
- * collectives. What they time and how is told in docs/measurement.md; each becomes an sg_micro. */
+ * collectives, frames. What they time and how is told in docs/measurement.md; each becomes an sg_micro. */
 #ifndef SG_SIM_BENCH_H
 #define SG_SIM_BENCH_H
 
@@ -63,6 +63,8 @@ typedef struct sg_bench {
 /* Opens the device. *bench is sg_bench_close'd by the caller, also on failure. options are copied, what they point to must
  * outlive the bench. */
 sg_code sg_bench_open(const sg_device_api *api, const sg_bench_options *options, sg_bench *bench, sg_status *status);
+/* A bench of the host's processors alone, `cpu` by name, without a device. */
+void sg_bench_open_host(const char *cpu, const sg_bench_options *options, sg_bench *bench);
 void sg_bench_close(sg_bench *bench);
 
 typedef enum sg_bench_kind {
@@ -80,6 +82,10 @@ typedef enum sg_bench_kind {
     /* Collectives of options.ranks >= 2 ranks, alone and beside products. Every rank runs it with equal options and gets the
      * same records. */
     SG_BENCH_COLLECTIVE,
+    /* Frames of clips that it makes itself, by codec, resolution, group of pictures and order of access; one process, then
+     * options.threads at once (0: one per processor). sizes: heights. Codecs whose libraries are missing become omissions.
+     * On a bench of sg_bench_open_host. */
+    SG_BENCH_DECODE,
     SG_BENCH_KINDS
 } sg_bench_kind;
 const char *sg_bench_name(sg_bench_kind kind); /* "gemm", ... */

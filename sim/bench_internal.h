@@ -11,6 +11,7 @@ sg_code sg_bench_memory(sg_bench *bench, sg_status *status);
 sg_code sg_bench_copy(sg_bench *bench, sg_status *status);
 sg_code sg_bench_launch(sg_bench *bench, sg_status *status);
 sg_code sg_bench_collective(sg_bench *bench, sg_status *status);
+sg_code sg_bench_decode(sg_bench *bench, sg_status *status);
 
 /* ---- repeating --------------------------------------------------------------------------------------------------- */
 

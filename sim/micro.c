@@ -14,6 +14,7 @@ sg_fields sg_micro_config_fields(void) {
 #define X(member, kind)                                                                                                \
     { #member, kind, offsetof(sg_micro_config, member), sizeof(((sg_micro_config *)0)->member), false }
     static const sg_field table[] = {
+        {"access", SG_FIELD_TEXT, offsetof(sg_micro_config, access), sizeof(((sg_micro_config *)0)->access), true},
         X(batch, SG_FIELD_I64),
         X(bench, SG_FIELD_TEXT),
         X(beside, SG_FIELD_TEXT),
@@ -68,6 +69,7 @@ sg_fields sg_micro_fields(void) {
         X(driver, SG_FIELD_TEXT),
         X(program_version, SG_FIELD_TEXT),
         X(date, SG_FIELD_TEXT),
+        FIELD("decoded_per_frame", decoded_per_frame, SG_FIELD_F64, true),
         GPU(samples, SG_FIELD_I64),
         GPU(sm_clock_mhz, SG_FIELD_F64),
         GPU(memory_clock_mhz, SG_FIELD_F64),

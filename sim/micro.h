@@ -8,15 +8,17 @@
 /* What was asked for, by name in files and JSON. Hashed (FNV-1a over the canonical JSON) to the record's key: a benchmark that
  * is run again replaces the one with the same configuration. Texts that do not apply are empty, numbers zero. */
 typedef struct sg_micro_config {
-    char bench[16]; /* "gemm", "memory", "copy", "launch", "collective" */
+    char bench[16]; /* "gemm", "memory", "copy", "launch", "collective", "decode" */
     /* gemm: "product", "with_transfer" (operands to the device, result back). memory: "device_copy" or the op. copy:
      * "to_device", "to_host". launch: "enqueue", "finish", "wait", "graph_replay", "graph_enqueue". collective: "all_reduce",
-     * "all_gather", "reduce_scatter", and "gemm", the product that runs beside them. */
+     * "all_gather", "reduce_scatter", and "gemm", the product that runs beside them. decode: "av1", "h264", "png", "jpeg",
+     * "raw" (HDF5), frames of m x n pixels, a key frame every k (0: each stands alone), `ranks` processes at once. */
     char what[32];
     char device[16], device_name[SG_NAME_BYTES];
     char dtype[8], compute[8]; /* "f32"; how products are formed: "f32", "tf32", "bf16", "f16" */
     char host_memory[16];      /* copies: "pinned", "pageable", "any" where the device makes no difference */
     char beside[16];           /* what ran at the same time: "" or "gemm", "all_reduce", ... */
+    char access[16];           /* decode: order of frames: "shuffled", "sequential", "history"; others: "" */
     char host[16];             /* "native": this program's own launches; "emulated": with a framework's host time */
     int64_t m, n, k, batch;    /* product [batch] m x k by k x n */
     int64_t bytes; /* memory: of one tensor; copy: of the copy; collective: of the whole buffer, as nccl-tests counts */
@@ -33,11 +35,12 @@ typedef struct sg_micro {
     double p99_s;               /* 99th percentile of the timed values */
     double flops, bytes_moved;  /* of one call, from sg_op_cost where an op is timed */
     double flop_per_s, bytes_per_s;
-    double algbw, busbw; /* collectives, B/s, as nccl-tests defines them */
-    double alone_s;      /* the same without what ran beside it: s.median / alone_s is the slow-down */
-    bool checked;        /* results were compared with what they must be, and were right */
-    double error;        /* largest deviation found, as a share of what rounding allows */
-    bool fits_rates;     /* false: computed in another precision than asked for, never used to fit rates */
+    double algbw, busbw;      /* collectives, B/s, as nccl-tests defines them */
+    double decoded_per_frame; /* decode: frames decoded for each one that was asked for; 0: no frames */
+    double alone_s;           /* the same without what ran beside it: s.median / alone_s is the slow-down */
+    bool checked;             /* results were compared with what they must be, and were right */
+    double error;             /* largest deviation found, as a share of what rounding allows */
+    bool fits_rates;          /* false: computed in another precision than asked for, never used to fit rates */
     bool disturbed;
     char disturbed_why[256];
     double load_average, clock_mhz;

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,7 +113,7 @@ static void what_does_not_fit_is_an_answer(void **state) {
 
 static void bad_input_is_told_at_once(void **state) {
     (void)state;
-    expect(sg_stepgauge("bench", NULL), 2, "gemm, memory, copy, launch, collective or ops");
+    expect(sg_stepgauge("bench", NULL), 2, "gemm, memory, copy, launch, collective, decode or ops");
     expect(sg_stepgauge("bench", "gem", NULL), 2, "did you mean 'gemm'");
     expect(sg_stepgauge("bench", "quantum", NULL), 2, "there is no benchmark 'quantum'");
     expect(sg_stepgauge("bench", "gemm", "copy", NULL), 2, "one benchmark at a time");
@@ -128,6 +129,9 @@ static void bad_input_is_told_at_once(void **state) {
     expect(sg_stepgauge("bench", "gemm", "--ranks", "2", NULL), 2, "for 'bench collective'");
     expect(sg_stepgauge("bench", "gemm", "--batch", "2", NULL), 2, "takes no --batch");
     expect(sg_stepgauge("bench", "gemm", "--device", "abacus", NULL), 3, "abacus");
+    expect(sg_stepgauge("bench", "decode", "--device", "cpu", NULL), 2, "takes no --device");
+    expect(sg_stepgauge("bench", "decode", "--ranks", "2", NULL), 2, "for 'bench collective'");
+    expect(sg_stepgauge("bench", "decode", "--sizes", "97", NULL), 2, "even heights");
     expect(sg_stepgauge("bench", "collective", NULL), 2, "at least two ranks");
     expect(sg_stepgauge("bench", "collective", "--ranks", "1", NULL), 2, "2 or more");
     expect(sg_stepgauge("bench", "collective", "--ranks", "2", "--precision", "fp16", NULL), 2, "fp32 or bf16");
@@ -216,6 +220,45 @@ static void operations_make_a_twin(void **state) {
     (void)unlink(machine);
 }
 
+/* ---- frames ------------------------------------------------------------------------------------------------------ */
+
+static void frames_as_json_and_in_the_run_file(void **state) {
+    (void)state;
+    assert_int_equal(setenv("TMPDIR", folder, 1), 0); /* where clips must not stay */
+    json_t *root = sg_said_answer(sg_stepgauge("bench", "decode", "--sizes", "96", "--threads", "2", "--time-budget",
+                                               "0.1", "--min-iterations", "1", "--json", "-o", run_path, NULL),
+                                  0);
+    const json_t *rows = json_object_get(json_object_get(root, "summary"), "decode"), *row = json_array_get(rows, 1);
+    size_t n = json_array_size(rows);
+    assert_true(n >= 4 && n == json_array_size(json_object_get(root, "results")));
+    assert_true(n + json_array_size(json_object_get(root, "left_out")) >= 7); /* of as many clips */
+    assert_string_equal(text(row, "codec"), "av1");
+    assert_string_equal(text(row, "access"), "sequential");
+    assert_true(sg_json_number(row, "frames_per_s_per_process") > 0);
+    assert_float_equal(sg_json_number(row, "decoded_per_frame"), 1, 1e-9);
+    json_decref(root);
+    sg_run run;
+    assert_int_equal(sg_run_file_read(run_path, &run, NULL), SG_OK);
+    assert_int_equal(run.n_micros, n);
+    const sg_micro_config *first = &run.micros[0].config;
+    assert_string_equal(first->access, "shuffled");
+    assert_true(first->m == 96 && first->n == 128 && first->k == 2 && first->ranks == 1);
+    sg_run_clear(&run);
+    assert_int_equal(unsetenv("TMPDIR"), 0);
+}
+
+static void an_interrupt_leaves_no_clips(void **state) {
+    (void)state;
+    assert_int_equal(setenv("TMPDIR", folder, 1), 0);
+    sg_running running = sg_stepgauge_start("bench", "decode", "--sizes", "480", "--json", NULL);
+    assert_int_equal(usleep(300000), 0);
+    assert_int_equal(kill(running.pid, SIGINT), 0);
+    sg_said said = sg_running_wait(&running);
+    assert_int_equal(said.status, 130);
+    sg_said_clear(&said);
+    assert_int_equal(unsetenv("TMPDIR"), 0);
+}
+
 int main(void) {
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, fresh_folder, remove_folder)
     const struct CMUnitTest tests[] = {
@@ -226,6 +269,8 @@ int main(void) {
         cmocka_unit_test(bad_input_is_told_at_once),
         cmocka_unit_test(an_output_that_cannot_be_is_told_before_measuring),
         IN_FOLDER(collectives_of_two_ranks),
+        IN_FOLDER(frames_as_json_and_in_the_run_file),
+        IN_FOLDER(an_interrupt_leaves_no_clips),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

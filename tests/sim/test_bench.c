@@ -329,6 +329,56 @@ static void every_call_may_fail(void **state) {
         }
 }
 
+/* ---- frames ------------------------------------------------------------------------------------------------------ */
+
+static double decoded(const sg_bench *b, const char *codec, int64_t gop, const char *access, int64_t processes) {
+    for (size_t i = 0; i < b->n_micros; i++) {
+        const sg_micro_config *c = &b->micros[i].config;
+        if (!strcmp(c->what, codec) && !strcmp(c->access, access) && c->k == gop && c->ranks == processes)
+            return b->micros[i].decoded_per_frame;
+    }
+    fail_msg("no record of %s, %s", codec, access);
+    return 0;
+}
+
+/* Half of the frames of a group of two need the one before them, and reading in order needs each once. Of a group of 30,
+ * 15.5 are decoded for a frame in the middle; of two frames in a row, the second costs one more. */
+static void frames_cost_what_their_group_asks(void **state) {
+    (void)state;
+    const int64_t heights[] = {96};
+    sg_bench_options o = options_for(heights, 1);
+    o.threads = 2;
+    o.time_budget_s = 600; /* the number of iterations ends it */
+    o.max_iterations = 4;
+    o.tight = 0;
+    sg_bench b;
+    sg_status status = {0};
+    sg_bench_open_host("a processor", &o, &b);
+    if (sg_bench_run(&b, SG_BENCH_DECODE, &status)) fail_msg("%s", status.text);
+    /* 4 videos in 3 orders, 3 kinds of images in one; each once more by two processes */
+    assert_int_equal(b.n_micros, 4 * (3 + 1) + 3 * (1 + 1));
+    assert_int_equal(b.n_omissions, 0);
+    sound(&b, "decode");
+    assert_float_equal(decoded(&b, "av1", 2, "shuffled", 1), 1.5, 0.15);
+    assert_float_equal(decoded(&b, "av1", 2, "shuffled", 2), 1.5, 0.15);
+    assert_float_equal(decoded(&b, "av1", 2, "sequential", 1), 1, 1e-9);
+    assert_float_equal(decoded(&b, "av1", 2, "history", 1), 1.25, 0.15);
+    assert_float_equal(decoded(&b, "av1", 30, "sequential", 1), 1, 1e-9);
+    assert_float_equal(decoded(&b, "av1", 30, "shuffled", 1), 15.5, 3);
+    assert_float_equal(decoded(&b, "av1", 30, "history", 1), 8, 2);
+    /* x264's streams let the decoder put frames in order, which holds some back */
+    assert_true(decoded(&b, "h264", 2, "shuffled", 1) >= 1.35);
+    assert_true(decoded(&b, "h264", 30, "shuffled", 1) > decoded(&b, "h264", 30, "history", 1));
+    assert_float_equal(decoded(&b, "png", 0, "shuffled", 2), 1, 1e-9);
+    assert_float_equal(decoded(&b, "jpeg", 0, "shuffled", 1), 1, 1e-9);
+    assert_float_equal(decoded(&b, "raw", 0, "shuffled", 1), 1, 1e-9);
+    for (size_t i = 0; i < b.n_micros; i++) {
+        assert_true(*b.micros[i].library != '\0');
+        assert_true((b.micros[i].config.ranks == 2) == isfinite(b.micros[i].alone_s));
+    }
+    sg_bench_close(&b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_timed_and_right),
@@ -347,6 +397,7 @@ int main(void) {
         cmocka_unit_test(an_interrupt_ends_it),
         cmocka_unit_test(collectives_need_ranks),
         cmocka_unit_test(every_call_may_fail),
+        cmocka_unit_test(frames_cost_what_their_group_asks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
