@@ -1,7 +1,7 @@
-/* dataset: make a small data set. */
+/* dataset: make a small data set, and tell what one holds. */
 #include "cli/commands.h"
+#include "cli/dataset_show.h"
 #include "cli/interrupt.h"
-#include "cli/show.h"
 #include "datasets/make.h"
 
 #include <stdio.h>
@@ -13,6 +13,18 @@ static int64_t given(int64_t value) {
 
 static void show_fraction(void *user, double fraction) {
     sg_progress_show(user, fraction, "frames");
+}
+
+static sg_code show(const sg_args *args, const char *path, sg_status *status) {
+    sg_catalogue *catalogue = NULL;
+    sg_code code = sg_catalogue_open(path, &catalogue, status);
+    if (code != SG_OK) return code;
+    if (args->json)
+        (void)sg_json_print(sg_json_dataset(catalogue), SG_OK);
+    else
+        sg_print_dataset(catalogue);
+    sg_catalogue_close(catalogue);
+    return SG_OK;
 }
 
 static int make(const sg_args *args, const char *path) {
@@ -40,17 +52,46 @@ static int make(const sg_args *args, const char *path) {
         (void)sg_show_error(args, &status);
         return SG_EXIT_INTERRUPTED;
     }
-    if (code != SG_OK) return sg_show_error(args, &status);
-    if (args->json) return sg_json_print(json_pack("{s:s, s:s}", "path", path, "kind", options.kind), SG_OK);
-    printf("Made %s\n", path);
+    if (code == SG_OK) code = show(args, path, &status);
+    return code == SG_OK ? SG_OK : sg_show_error(args, &status);
+}
+
+/* What only `make` reads. */
+static sg_code check_show(const sg_args *args, sg_status *status) {
+    const struct {
+        const char *name;
+        bool is_given;
+    } options[] = {{"--kind", args->kind != NULL},
+                   {"--codec", args->codec != NULL},
+                   {"--episodes", args->episodes >= 0},
+                   {"--frames-per-episode", args->frames_per_episode >= 0},
+                   {"--cameras", args->cameras >= 0},
+                   {"--image-size", args->image_height >= 0},
+                   {"--state-dim", args->state_dim >= 0},
+                   {"--action-dim", args->action_dim >= 0},
+                   {"--gop", args->gop >= 0},
+                   {"--fps", args->fps >= 0},
+                   {"--seed", args->seed >= 0}};
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        if (options[i].is_given)
+            return sg_fail(status, SG_BAD_INPUT, "'dataset show' reads what is there: leave %s out", options[i].name);
     return SG_OK;
 }
 
 int sg_cmd_dataset(const sg_args *args) {
     sg_status status;
-    bool makes = args->positional.n == 2 && strcmp(args->positional.value[0], "make") == 0;
-    if (makes) return make(args, args->positional.value[1]);
-    (void)sg_fail(&status, SG_BAD_INPUT,
-                  "'dataset make' takes one folder, such as 'stepgauge dataset make demo --kind lerobot-v3.0'");
-    return sg_show_error(args, &status);
+    const char *verb = args->positional.n ? args->positional.value[0] : "";
+    bool makes = strcmp(verb, "make") == 0, shows = strcmp(verb, "show") == 0;
+    sg_code code = SG_OK;
+    if (!makes && !shows)
+        code = sg_fail(&status, SG_BAD_INPUT, "dataset %s%.64s%s: 'dataset make DIR --kind K' or 'dataset show DIR'",
+                       *verb ? "'" : "needs to know what to do", verb, *verb ? "'" : "");
+    else if (args->positional.n != 2)
+        code = sg_fail(&status, SG_BAD_INPUT, "'dataset %s' takes one folder, such as 'stepgauge dataset %s demo%s'",
+                       verb, verb, makes ? " --kind lerobot-v3.0" : "");
+    else if (shows)
+        code = check_show(args, &status);
+    if (code == SG_OK && makes) return make(args, args->positional.value[1]);
+    if (code == SG_OK) code = show(args, args->positional.value[1], &status);
+    return code == SG_OK ? SG_OK : sg_show_error(args, &status);
 }

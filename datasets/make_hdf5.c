@@ -13,6 +13,8 @@ static void trouble(sg_h5_file *h5, const char *what) {
 
 void sg_h5_open(sg_h5_file *h5, sg_make *make, const char *name) {
     *h5 = (sg_h5_file){.make = make, .file = -1};
+    /* At exit the library would write once more what a full disk did not take, and crash (1.10.8). */
+    (void)H5dont_atexit();
     (void)H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     h5->code = sg_make_path(make, h5->path, &h5->status, "%s", name);
     if (h5->code != SG_OK) return;
