@@ -23,7 +23,9 @@ static void print_cameras(const sg_catalogue *catalogue) {
     sg_table *table = sg_table_new(5, header);
     for (size_t c = 0; c < catalogue->n_cameras; c++) {
         const sg_camera *camera = &catalogue->cameras[c];
-        char size[48], gop[48] = "-";
+        char size[48], gop[48] = "-", name[sizeof camera->name], codec[sizeof camera->codec];
+        sg_show_clean(camera->name, name, sizeof name);
+        sg_show_clean(*camera->codec ? camera->codec : "-", codec, sizeof codec);
         (void)snprintf(size, sizeof size, "%lldx%lld", (long long)camera->height, (long long)camera->width);
         if (camera->gop > 0)
             (void)snprintf(gop, sizeof gop, "%lld frame%s", (long long)camera->gop, camera->gop == 1 ? "" : "s");
@@ -42,22 +44,25 @@ static void print_plural(const char *before, int64_t count, const char *what) {
 
 void sg_print_dataset(const sg_catalogue *catalogue) {
     const sg_dataset *info = &catalogue->info;
-    printf("%s: %s%s%s", catalogue->name, sg_dataset_kind_name(catalogue->kind), *info->version ? " " : "",
-           info->version);
+    char text[1024];
+    sg_show_clean(catalogue->name, text, sizeof text);
+    printf("%s: %s%s%s", text, sg_dataset_kind_name(catalogue->kind), *info->version ? " " : "", info->version);
     print_plural(", ", (int64_t)catalogue->n_episodes, "episode");
     print_plural(", ", frames_of(catalogue), "frame");
     if (info->fps > 0) printf(" at %g frames per second", info->fps);
     printf("\n");
+    bool has_rows = info->state_dim > 0 || info->action_dim > 0;
     if (info->state_dim > 0) printf("State of %lld, ", (long long)info->state_dim);
     if (info->action_dim > 0)
         printf("%s of %lld, ", info->state_dim > 0 ? "action" : "Action", (long long)info->action_dim);
     if (catalogue->has_tables)
-        printf("%s can be read\n\n", info->state_dim > 0 || info->action_dim > 0 ? "both" : "Tables");
+        printf("%s can be read\n\n", has_rows ? "both" : "Tables");
     else
-        printf("tables cannot be read: %s\n\n", catalogue->tables_why);
+        printf("%s cannot be read: %s\n\n", has_rows ? "tables" : "Tables", catalogue->tables_why);
     print_cameras(catalogue);
-    char text[512];
-    sg_catalogue_describe(catalogue, text, sizeof text);
+    char loading[512];
+    sg_catalogue_describe(catalogue, loading, sizeof loading);
+    sg_show_clean(loading, text, sizeof text);
     printf("\nLoading depends on: %s\n", text);
 }
 
@@ -70,7 +75,9 @@ static json_t *whole(int64_t value) {
 }
 
 static json_t *words(const char *text) {
-    return *text ? json_string(text) : json_null();
+    char clean[1024];
+    sg_show_clean(text, clean, sizeof clean);
+    return *clean ? json_string(clean) : json_null();
 }
 
 static json_t *cameras(const sg_catalogue *catalogue) {

@@ -89,11 +89,46 @@ void sg_show_figure(const char *label, const sg_figure *figure, sg_text (*format
            format(figure->high).s, sg_evidence_name(figure->evidence));
 }
 
+/* Bytes of the character at s (RFC 3629, table of well-formed sequences); 0: none that may be shown. */
+static size_t shown_bytes(const unsigned char *s) {
+    if (s[0] < 0x80) return (s[0] >= 0x20 && s[0] != 0x7f) || s[0] == '\n' || s[0] == '\t';
+    if (s[0] < 0xc2 || s[0] > 0xf4) return 0;
+    size_t n = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+    unsigned low = 0x80, high = 0xbf; /* of the second byte */
+    if (s[0] == 0xc2) low = 0xa0;     /* U+0080 to U+009F are control characters */
+    if (s[0] == 0xe0) low = 0xa0;
+    if (s[0] == 0xed) high = 0x9f;
+    if (s[0] == 0xf0) low = 0x90;
+    if (s[0] == 0xf4) high = 0x8f;
+    if (s[1] < low || s[1] > high) return 0;
+    for (size_t i = 2; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    return n;
+}
+
+void sg_show_clean(const char *text, char *out, size_t bytes) {
+    const unsigned char *s = (const unsigned char *)text;
+    size_t used = 0;
+    while (*s) {
+        size_t n = shown_bytes(s), takes = n ? n : 1;
+        if (used + takes >= bytes) break;
+        if (n)
+            memcpy(out + used, s, n);
+        else
+            out[used] = '?';
+        used += takes;
+        s += takes;
+    }
+    out[used] = '\0';
+}
+
 int sg_show_error(const sg_args *args, const sg_status *status) {
-    fprintf(stderr, "stepgauge: %s\n", status->text);
+    char text[sizeof status->text];
+    sg_show_clean(status->text, text, sizeof text);
+    fprintf(stderr, "stepgauge: %s\n", text);
     if (args && args->json) {
         json_t *object = json_object();
-        if (json_object_set_new(object, "error", json_string(status->text)) == 0)
+        if (json_object_set_new(object, "error", json_string(text)) == 0)
             (void)sg_json_print(object, (int)status->code);
         else
             json_decref(object);

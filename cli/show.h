@@ -34,6 +34,9 @@ void sg_json_statistic(json_t *object, const char *name, const sg_statistic *sta
 /* Prints the object on stdout and frees it. Returns the exit status. */
 int sg_json_print(json_t *object, int exit_status);
 
+/* Copies a text that a file or a path may have brought along, as a terminal and JSON can take it: control characters and
+ * what is no UTF-8 become '?'. Cut at `bytes`. */
+void sg_show_clean(const char *text, char *out, size_t bytes);
 /* Prints "stepgauge: text" to stderr; returns the exit status. With --json also {"error": text} on stdout. */
 int sg_show_error(const sg_args *args, const sg_status *status);
 void sg_show_warning(const char *format, ...) SG_PRINTF(1, 2);

@@ -10,7 +10,7 @@
 #include "datasets/rgb_planes.h"
 
 enum {
-    COMPRESSION = 6,             /* PIL's default */
+    COMPRESSION = 1,             /* LeRobot 0.4, image_writer.py, write_image */
     MOST_CHUNK_BYTES = 64 << 20, /* of a text or a profile */
     MOST_CHUNKS = 1000,
 };

@@ -123,10 +123,10 @@ static void every_kind_is_made_and_shown(void **state) {
         if (!possible(i)) continue;
         char name[64];
         (void)snprintf(name, sizeof name, "%s_%s", all_kinds[i].kind, all_kinds[i].codec);
-        json_t *root = sg_said_answer(
-            sg_stepgauge("dataset", "make", below(name), "--kind", all_kinds[i].kind, "--codec", all_kinds[i].codec,
-                         SMALL, "--state-dim", "7", "--action-dim", "5", "--json", NULL),
-            0);
+        json_t *root = sg_said_answer(sg_stepgauge("dataset", "make", below(name), "--kind", all_kinds[i].kind,
+                                                   "--codec", all_kinds[i].codec, SMALL, "--state-dim", "7",
+                                                   "--action-dim", "5", "--json", NULL),
+                                      0);
         check_shown(root, i);
         json_decref(root);
         made++;
@@ -136,9 +136,9 @@ static void every_kind_is_made_and_shown(void **state) {
 
 static void shown_in_words(void **state) {
     (void)state;
-    json_decref(sg_said_answer(sg_stepgauge("dataset", "make", below("words"), "--kind", "aloha", SMALL, "--cameras",
-                                            "2", "--json", NULL),
-                               0));
+    json_decref(sg_said_answer(
+        sg_stepgauge("dataset", "make", below("words"), "--kind", "aloha", SMALL, "--cameras", "2", "--json", NULL),
+        0));
     sg_said said = sg_stepgauge("dataset", "show", below("words"), NULL);
     assert_int_equal(said.status, 0);
     assert_string_equal(said.err, "");
@@ -261,12 +261,12 @@ static void a_missing_library_is_told(void **state) {
     (void)state;
     char *modules = strdup(getenv("STEPGAUGE_MODULES") ? getenv("STEPGAUGE_MODULES") : "");
     char *carquet = getenv("STEPGAUGE_CARQUET") ? strdup(getenv("STEPGAUGE_CARQUET")) : NULL;
-    sg_scratch_folder(&scratch, "no_modules");
-    assert_int_equal(setenv("STEPGAUGE_MODULES", below("no_modules"), 1), 0);
-    expect(sg_stepgauge("dataset", "make", below("lack"), "--kind", "images", NULL), 3, "image");
+    sg_scratch_file(&scratch, "broken/stepgauge_image.so", "no library\n");
+    assert_int_equal(setenv("STEPGAUGE_MODULES", below("broken"), 1), 0);
+    expect(sg_stepgauge("dataset", "make", below("lack"), "--kind", "images", SMALL, NULL), 3, "image");
     assert_int_equal(setenv("STEPGAUGE_MODULES", modules, 1), 0);
     assert_int_equal(setenv("STEPGAUGE_CARQUET", below("no_library.so"), 1), 0);
-    expect(sg_stepgauge("dataset", "make", below("lack"), "--kind", "lerobot-v3.0", NULL), 3, "Parquet");
+    expect(sg_stepgauge("dataset", "make", below("lack"), "--kind", "lerobot-v3.0", SMALL, NULL), 3, "Parquet");
     if (carquet)
         assert_int_equal(setenv("STEPGAUGE_CARQUET", carquet, 1), 0);
     else
@@ -278,10 +278,14 @@ static void a_missing_library_is_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_is_made_and_shown), cmocka_unit_test(shown_in_words),
-        cmocka_unit_test(the_seed_decides),             cmocka_unit_test(bad_options_are_named),
-        cmocka_unit_test(bad_commands_are_told),        cmocka_unit_test(what_is_there_is_left_alone),
-        cmocka_unit_test(an_interrupt_takes_all_away),  cmocka_unit_test(a_missing_library_is_told),
+        cmocka_unit_test(every_kind_is_made_and_shown),
+        cmocka_unit_test(shown_in_words),
+        cmocka_unit_test(the_seed_decides),
+        cmocka_unit_test(bad_options_are_named),
+        cmocka_unit_test(bad_commands_are_told),
+        cmocka_unit_test(what_is_there_is_left_alone),
+        cmocka_unit_test(an_interrupt_takes_all_away),
+        cmocka_unit_test(a_missing_library_is_told),
     };
     return cmocka_run_group_tests(tests, open_scratch, remove_scratch);
 }
