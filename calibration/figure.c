@@ -84,3 +84,30 @@ sg_figure sg_figure_sum(const sg_figure *terms, size_t n) {
     f.parts = (sg_log_sd){sqrt(f.parts.parameters), sqrt(f.parts.model), sqrt(f.parts.inputs)};
     return f;
 }
+
+/* How far the value follows an input: change of its log over the input's, between the input's bounds. */
+static double response(const sg_figure *input, double at_low, double at_high) {
+    if (!(input->low > 0) || !(input->high > input->low) || !(at_low > 0) || !(at_high > 0)) return 0;
+    return fmin(1, fabs(log(at_high / at_low) / log(input->high / input->low)));
+}
+
+sg_figure sg_figure_of(double value, const sg_figure *inputs, const double *at_low, const double *at_high, size_t n) {
+    sg_figure f = {.value = value, .evidence = SG_EVIDENCE_OBSERVED};
+    double below = 0, above = 0;
+    for (size_t i = 0; i < n; i++) {
+        double least = fmin(at_low[i], at_high[i]), most = fmax(at_low[i], at_high[i]);
+        below += pow(fmax(0, value - least), 2);
+        above += pow(fmax(0, most - value), 2);
+    }
+    f.low = fmax(0, value - sqrt(below));
+    f.high = value + sqrt(above);
+    for (size_t i = 0; i < n; i++) {
+        double share = response(&inputs[i], at_low[i], at_high[i]);
+        f.parts.parameters += pow(share * inputs[i].parts.parameters, 2);
+        f.parts.model += pow(share * inputs[i].parts.model, 2);
+        f.parts.inputs += pow(share * inputs[i].parts.inputs, 2);
+        if (share >= 0.10 && inputs[i].evidence > f.evidence) f.evidence = inputs[i].evidence;
+    }
+    f.parts = (sg_log_sd){sqrt(f.parts.parameters), sqrt(f.parts.model), sqrt(f.parts.inputs)};
+    return f;
+}

@@ -29,5 +29,9 @@ sg_figure sg_figure_max(const sg_figure *a, const sg_figure *b);
 /* Sum of independent figures: distances to the bounds and parts by share add in quadrature; evidence is the weakest of
  * those that make 10 % or more. */
 sg_figure sg_figure_sum(const sg_figure *terms, size_t n);
+/* A function of n independent figures that was evaluated with all at their values, and with each alone at its low and its
+ * high bound: distances add in quadrature, parts by the share of the response; evidence is the weakest of those that it
+ * follows by 10 % or more. */
+sg_figure sg_figure_of(double value, const sg_figure *inputs, const double *at_low, const double *at_high, size_t n);
 
 #endif

@@ -6,6 +6,7 @@
 #include "calibration/fit_probe.h"
 #include "calibration/fit_rates.h"
 #include "calibration/fit_shapes.h"
+#include "calibration/loader/fit_loaders.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -54,7 +55,8 @@ static sg_code read_constants(const sg_point *const *points, size_t n, const cha
     for (size_t i = 0; code == SG_OK && i < n; i++) {
         const sg_point *p = points[i];
         double pixels = (double)p->config.image_height * (double)p->config.image_width;
-        if (p->frame_s > 0 && pixels > 0) frame[i] = p->frame_s * (480.0 * 640.0) / pixels;
+        bool synthetic = p->config.dataset[0] == 0; /* real frames are the loaders' */
+        if (synthetic && p->frame_s > 0 && pixels > 0) frame[i] = p->frame_s * (480.0 * 640.0) / pixels;
         double env_steps = (double)p->config.envs * (double)p->config.steps_per_env;
         if (env_steps > 0) env[i] = p->q[SG_Q_ENVIRONMENT].median / env_steps;
         bool on_host = strcmp(p->config.device, "cpu") == 0; /* resident: of this process, not of the GPU */
@@ -83,9 +85,12 @@ static sg_code residuals_of(sg_fit *fit, const sg_run *run, sg_status *status) {
         const sg_point *p = &run->points[i];
         sg_quantity q = p->config.envs > 0 ? SG_Q_LEARNING : SG_Q_UPDATE;
         const sg_law *law = sg_law_find(fit, sg_quantity_name(q), &p->config);
-        double value = NAN, log_sd;
+        double value = NAN, log_sd, stretch = 1;
         if (law) sg_law_at(law, (double)(p->config.envs > 0 ? p->config.envs : p->config.batch), &value, &log_sd);
-        fit->residuals[i] = law && p->q[q].median > 0 ? log(p->q[q].median / value) : NAN;
+        sg_code code = law ? sg_loader_stretch(fit, p, &stretch, status) : SG_OK;
+        if (code) return code;
+        bool told = law && p->q[q].median > 0 && !sg_point_is_paused(p);
+        fit->residuals[i] = told ? log(p->q[q].median / (value * stretch)) : NAN;
     }
     return SG_OK;
 }
@@ -148,6 +153,18 @@ static size_t points_of(const sg_run *run, const sg_machine *machine, const sg_p
     return n ? n : measured;
 }
 
+/* Number of points that really worked, put before those that paused; each part keeps its order. */
+static size_t paused_last(const sg_point **points, size_t n) {
+    size_t worked = 0;
+    for (size_t i = 0; i < n; i++) {
+        const sg_point *p = points[i];
+        if (sg_point_is_paused(p)) continue;
+        memmove(points + worked + 1, points + worked, (i - worked) * sizeof(const sg_point *));
+        points[worked++] = p;
+    }
+    return worked;
+}
+
 /* Observed points of the run file and of the options, in one array that shares what they hold. NULL: no memory. */
 static sg_point *observed_of(const sg_run *run, const sg_fit_options *options, size_t *n) {
     sg_point *all = calloc(run->n_points + options->n_observed + 1, sizeof *all);
@@ -159,24 +176,32 @@ static sg_point *observed_of(const sg_run *run, const sg_fit_options *options, s
     return all;
 }
 
-static sg_code fit_points(sg_fit *fit, const sg_run *run, const sg_point *const *points, size_t n,
+static sg_code fit_machine(sg_fit *fit, const sg_run *run, const sg_point *const *points, size_t n, const char *origin,
+                           sg_status *status) {
+    sg_code code = n ? sg_fit_rates(points, n, origin, &fit->machine, status) : SG_OK;
+    if (code == SG_OK && n) code = sg_fit_shapes(points, n, &fit->machine, status);
+    size_t shapes = 0;
+    (void)sg_measured_shapes(fit->machine.measured, &shapes);
+    if (code == SG_OK && shapes) sg_fit_note(fit, "%zu measured shapes of operations answer as measured", shapes);
+    if (code == SG_OK && n) code = read_constants(points, n, origin, &fit->machine, status);
+    return code == SG_OK ? sg_fit_links(run, origin, &fit->machine, status) : code;
+}
+
+/* all: with those in which a pause stood in for the update, which tell of loaders alone and come last; n without them. */
+static sg_code fit_points(sg_fit *fit, const sg_run *run, const sg_point *const *all, size_t n_all, size_t n,
                           const sg_fit_options *options, sg_status *status) {
+    const sg_point *const *points = all;
     char date[16], origin[120];
     time_t now = time(NULL);
     struct tm day;
     (void)strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &day));
-    if (n)
-        (void)snprintf(origin, sizeof origin, "fit of %zu measured point(s), %s", n, date);
+    if (n_all)
+        (void)snprintf(origin, sizeof origin, "fit of %zu measured point(s), %s", n_all, date);
     else
         (void)snprintf(origin, sizeof origin, "fit of %zu training log(s), %s", options->n_observed, date);
     (void)snprintf(fit->machine.fitted_from, sizeof fit->machine.fitted_from, "%s", origin);
-    sg_code code = n ? sg_fit_rates(points, n, origin, &fit->machine, status) : SG_OK;
-    if (code == SG_OK) code = sg_fit_shapes(points, n, &fit->machine, status);
-    size_t shapes = 0;
-    (void)sg_measured_shapes(fit->machine.measured, &shapes);
-    if (code == SG_OK && shapes) sg_fit_note(fit, "%zu measured shapes of operations answer as measured", shapes);
-    if (code == SG_OK) code = read_constants(points, n, origin, &fit->machine, status);
-    if (code == SG_OK) code = sg_fit_links(run, origin, &fit->machine, status);
+    sg_code code = fit_machine(fit, run, points, n, origin, status);
+    if (code == SG_OK) code = sg_fit_loaders(all, n_all, origin, fit, status);
     if (code == SG_OK && options->probe_file) code = sg_fit_probe(options->probe_file, fit, status);
     if (code == SG_OK) code = sg_fit_laws(fit, points, n, status);
     if (code == SG_OK) code = sg_fit_observed(options->observed, options->n_observed, fit, status);
@@ -206,7 +231,8 @@ sg_code sg_fit_run(const sg_run *run, const sg_machine *prior, const sg_fit_opti
     size_t other = run->n_points - n - (all.n_observed - options->n_observed);
     if (code == SG_OK && other)
         sg_fit_note(fit, "%zu point(s) of another device than %s are left out", other, prior->device_class);
-    if (code == SG_OK) code = fit_points(fit, run, points, n, &all, status);
+    size_t worked = code == SG_OK ? paused_last(points, n) : 0;
+    if (code == SG_OK) code = fit_points(fit, run, points, n, worked, &all, status);
     free(observed);
     free(points);
     if (code != SG_OK) sg_fit_clear(fit);

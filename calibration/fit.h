@@ -1,12 +1,13 @@
 /* fit.h: from measured points to a machine and laws of the step, by robust nonlinear least squares (GSL).
  *
- * Two things are fitted. The *machine*: efficiencies per op class and fixed times per kernel, from the class times that each
+ * Three things are fitted. The *machine*: efficiencies per op class and fixed times per kernel, from the class times that each
  * measured point carries, with the data sheet as prior; it predicts any policy. The *laws*: how one quantity of one measured
  * configuration goes with batch, ranks or workers; they predict that configuration, and better. */
 #ifndef SG_CALIBRATION_FIT_H
 #define SG_CALIBRATION_FIT_H
 
 #include "calibration/figure.h"
+#include "calibration/loader/loader_law.h"
 #include "sim/run_file.h"
 
 enum { SG_LAW_TERMS = 4 };
@@ -42,6 +43,8 @@ typedef struct sg_fit {
     sg_machine machine; /* this machine: parameters with covariance */
     sg_law *laws;
     size_t n_laws;
+    sg_loader_law *loaders; /* of the data sets that were loaded here, one per data set and layer */
+    size_t n_loaders;
     double *residuals; /* log(measured / fitted) of update_s (PPO: learning_s) by point of the run, NAN where unused */
     size_t n_residuals;
     char (*notes)[256]; /* what could not be fitted and why */
@@ -53,7 +56,7 @@ sg_code sg_fit_run(const sg_run *run, const sg_machine *prior, const sg_fit_opti
                    sg_status *status);
 void sg_fit_clear(sg_fit *fit);
 
-/* Machine file: the machine's parameters and the laws (docs/run-file.md). */
+/* Machine file: the machine's parameters, the laws and the loaders (docs/run-file.md). */
 sg_code sg_fit_save(const char *path, const sg_fit *fit, sg_status *status);
 sg_code sg_fit_load(const char *path, sg_fit *fit, sg_status *status);
 struct sg_h5tree; /* sim/hdf5_tree.h */

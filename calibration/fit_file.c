@@ -1,5 +1,6 @@
 /* Machine files: the machine and its laws. */
 #include "calibration/fit.h"
+#include "calibration/loader/loader_file.h"
 #include "calibration/machine/machine_group.h"
 #include "sim/field_tree.h"
 
@@ -97,6 +98,7 @@ sg_code sg_fit_save(const char *path, const sg_fit *fit, sg_status *status) {
     if (!root) return SG_MACHINE;
     sg_code code = sg_machine_to_group(&fit->machine, root, status);
     if (code == SG_OK) code = laws_to_tree(fit, root, status);
+    if (code == SG_OK) code = sg_loaders_to_tree(fit->loaders, fit->n_loaders, root, status);
     if (code == SG_OK) code = sg_h5tree_save(path, &sg_machine_format, root, status);
     sg_h5tree_free(root);
     return code;
@@ -108,6 +110,7 @@ static sg_code read_tree(const sg_h5tree *root, sg_fit *fit, sg_status *status) 
     size_t n = laws ? laws->n_groups : 0;
     if (code == SG_OK && n > LAWS_MAX)
         code = sg_fail(status, SG_BAD_INPUT, "it holds %zu laws, more than %d", n, LAWS_MAX);
+    if (code == SG_OK) code = sg_loaders_from_tree(root, &fit->loaders, &fit->n_loaders, status);
     if (code != SG_OK || n == 0) return code;
     fit->laws = calloc(n, sizeof *fit->laws);
     if (!fit->laws) return sg_fail_memory(status, n * sizeof *fit->laws, "laws");
@@ -136,6 +139,7 @@ sg_code sg_fit_load(const char *path, sg_fit *fit, sg_status *status) {
 void sg_fit_clear(sg_fit *fit) {
     sg_machine_clear(&fit->machine);
     free(fit->laws);
+    free(fit->loaders);
     free(fit->residuals);
     free(fit->notes);
     memset(fit, 0, sizeof *fit);

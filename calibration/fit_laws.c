@@ -2,6 +2,7 @@
 #include "calibration/fit_laws.h"
 
 #include "calibration/law.h"
+#include "calibration/loader/fit_loaders.h"
 #include "calibration/work.h"
 
 #include <math.h>
@@ -112,9 +113,13 @@ static sg_code fit_quantity(sg_fit *fit, const sg_point *const *group, size_t n,
                             const double *shape, sg_status *status) {
     sg_law_point points[GROUP_MAX];
     size_t kept = 0, needed;
-    for (size_t i = 0; i < n && kept < GROUP_MAX; i++)
-        if (group[i]->q[q].median > 0)
-            points[kept++] = (sg_law_point){x_of(group[i]), group[i]->q[q].median, log_sd_of(&group[i]->q[q])};
+    for (size_t i = 0; i < n && kept < GROUP_MAX; i++) {
+        double stretch = 1; /* what loader workers did to an update is the loader's, and comes back with it */
+        if (!(group[i]->q[q].median > 0)) continue;
+        sg_code code = q == SG_Q_UPDATE ? sg_loader_stretch(fit, group[i], &stretch, status) : SG_OK;
+        if (code) return code;
+        points[kept++] = (sg_law_point){x_of(group[i]), group[i]->q[q].median / stretch, log_sd_of(&group[i]->q[q])};
+    }
     if (kept == 0) return SG_OK;
     sg_law law = {.config = group[n - 1]->config};
     (void)snprintf(law.quantity, sizeof law.quantity, "%s", sg_quantity_name(q));
@@ -147,6 +152,8 @@ static bool loader_keeps_up(const sg_point *const *group, size_t n) {
 
 static sg_code fit_dataloading(sg_fit *fit, const sg_point *const *group, size_t n, sg_status *status) {
     const unsigned kinds = 1u << SG_LAW_LINEAR | 1u << SG_LAW_AFFINE;
+    for (size_t i = 0; i < n; i++)
+        if (group[i]->config.dataset[0]) return SG_OK; /* its loader's law tells more */
     if (!loader_keeps_up(group, n)) return fit_quantity(fit, group, n, SG_Q_DATALOADING, kinds, NULL, status);
     sg_fit_note(fit, "dataloading_s of %s: below 2 %% of the step everywhere, the loader kept up; no law is needed",
                 group[0]->config.policy);

@@ -68,7 +68,8 @@ static sg_code solve_with(gsl_multifit_nlinear_workspace *solver, gsl_multifit_n
             return w->code != SG_OK ? w->code
                                     : sg_fail(w->status, SG_BAD_INPUT, "the fit cannot start from these measurements");
         /* Running out of iterations near the minimum is no failure: the covariance tells how good the place is. */
-        (void)gsl_multifit_nlinear_driver(ITERATIONS, 1e-9, 1e-9, 0, NULL, NULL, &info, solver);
+        size_t most = w->problem->iterations ? w->problem->iterations : ITERATIONS;
+        (void)gsl_multifit_nlinear_driver(most, 1e-9, 1e-9, 0, NULL, NULL, &info, solver);
         if (w->code != SG_OK) return w->code;
         const gsl_vector *best = gsl_multifit_nlinear_position(solver);
         for (size_t j = 0; j < terms; j++) x[j] = gsl_vector_get(best, j);

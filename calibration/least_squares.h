@@ -12,6 +12,7 @@
 typedef struct sg_least_squares {
     size_t rows, robust_rows; /* the first robust_rows of rows are robust */
     size_t terms;
+    size_t iterations; /* of the solver at most, per re-weighting; 0 = 200 */
     /* residual[rows], jacobian[rows * terms] row-major: d residual / d x. Returns SG_OK or fails. */
     sg_code (*evaluate)(const double *x, double *residual, double *jacobian, void *user, sg_status *status);
     void *user;

@@ -1,5 +1,6 @@
 /* limit_text.c: what decides a step's time, in words, with the share that shows it. */
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 
 #include "calibration/predict_work.h"
@@ -39,6 +40,56 @@ static void launch_text(const sg_predict_work *w, const shares *s, const char *d
         (void)snprintf(text, bytes, "launch-bound: the %s idles %.0f %% of the step", device, percent(1 - s->busy));
 }
 
+static void SG_PRINTF(4, 5) append(char *text, size_t bytes, size_t *at, const char *format, ...) {
+    va_list args;
+    if (*at >= bytes) return;
+    va_start(args, format);
+    int n = vsnprintf(text + *at, bytes - *at, format, args);
+    va_end(args);
+    *at += n > 0 ? (size_t)n : 0;
+}
+
+/* What would lift it: more vCPUs where they can, workers where vCPUs are left, frames that need no decoding. */
+static void remedies(const sg_loader_outlook *l, const sg_predict_work *w, char *text, size_t bytes, size_t *at) {
+    const char *before = ";";
+    int nodes_share = sg_ranks_of_node(w), workers = w->options->workers;
+    if (l->workers_needed > workers && (l->processors == 0 || l->workers_needed <= l->processors)) {
+        append(text, bytes, at, "%s %d workers", before, l->workers_needed);
+        before = " or";
+    } else if (l->processors > 0 && l->processors_needed > l->processors) {
+        append(text, bytes, at, "%s %d vCPUs", before, l->processors_needed * nodes_share);
+        before = " or";
+    }
+    if (l->decoded_samples_per_s > 1.1 * l->samples_per_s.value) {
+        bool first = before[0] == ';';
+        append(text, bytes, at, "%s decoded frames", before);
+        if (first)
+            append(text, bytes, at, " would lift it to %.3g", l->decoded_samples_per_s);
+        else
+            append(text, bytes, at, " would lift it to %.3g or %.3g", l->demand_samples_per_s,
+                   l->decoded_samples_per_s);
+    } else if (before[0] != ';') {
+        append(text, bytes, at, " would lift it to %.3g", l->demand_samples_per_s);
+    }
+}
+
+static void loader_text(const sg_predict_work *w, const shares *s, const char *device, char *text, size_t bytes) {
+    const sg_loader_outlook *l = &w->out->loader;
+    int workers = w->options->workers;
+    size_t at = 0;
+    append(text, bytes, &at, "loader-bound: waiting for batches is %.0f %% of the step; ",
+           percent(w->out->dataloading_s.value / s->step_s));
+    if (workers == 0)
+        append(text, bytes, &at, "decoding between steps feeds");
+    else if (l->processors > 0 && workers >= l->processors)
+        append(text, bytes, &at, "%.3g vCPUs feed", l->processors * sg_ranks_of_node(w));
+    else
+        append(text, bytes, &at, "%d worker%s feed%s", workers, workers > 1 ? "s" : "", workers > 1 ? "" : "s");
+    append(text, bytes, &at, " %.3g samples/s, the %s could take %.3g", l->samples_per_s.value, device,
+           l->demand_samples_per_s);
+    remedies(l, w, text, bytes, &at);
+}
+
 void sg_limit_text(const sg_predict_work *w, sg_limit limit, char *text, size_t bytes) {
     const sg_prediction *p = w->out;
     const char *device = sg_machine_device_class(&w->machine) == SG_DEVICE_CLASS_CPU ? "processor" : "GPU";
@@ -53,10 +104,7 @@ void sg_limit_text(const sg_predict_work *w, sg_limit limit, char *text, size_t 
                        percent(s.on_device[SG_LIMIT_BANDWIDTH]), device);
         return;
     case SG_LIMIT_LAUNCH: launch_text(w, &s, device, text, bytes); return;
-    case SG_LIMIT_LOADER:
-        (void)snprintf(text, bytes, "loader-bound: waiting for batches is %.0f %% of the step, the %s idles %.0f %%",
-                       percent(p->dataloading_s.value / s.step_s), device, percent(1 - s.busy));
-        return;
+    case SG_LIMIT_LOADER: loader_text(w, &s, device, text, bytes); return;
     case SG_LIMIT_COMMUNICATION:
         (void)snprintf(text, bytes, "communication-bound: the %s waits for what ranks exchange %.0f %% of the step",
                        device, percent(p->exposed_sync_s / s.step_s));

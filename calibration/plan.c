@@ -18,8 +18,9 @@ static const double RENTED_START_S = 150, OWN_START_S = 40, START_LOG_SD = 0.6;
  * a local disk; 60 MB/s reproduces what a run of 24 GB of state spent beyond its steps. */
 static const double SAVE_BYTES_PER_S = 60e6, SAVE_LOG_SD = 0.7;
 
-/* Workers drain and fill again at the end of an epoch (assumed). */
-static const double EPOCH_END_S = 2, EPOCH_LOG_SD = 0.8;
+/* Beside what the loader's clock says of queues that run dry and fill again, an epoch's end shuffles anew and starts an
+ * iterator (assumed). */
+static const double EPOCH_END_S = 0.5, EPOCH_LOG_SD = 0.8;
 
 /* LeRobot's default when neither steps nor epochs are given (TrainPipelineConfig.steps). */
 static const int64_t DEFAULT_STEPS = 100000;
@@ -104,13 +105,13 @@ static sg_figure guess(const planner *p, double value, double log_sd) {
     return sg_figure_make(value, parts, SG_EVIDENCE_DATA_SHEET, p->answer->interval);
 }
 
-static sg_figure wall_clock(const planner *p, const sg_offer_answer *a, bool rented) {
+static sg_figure wall_clock(const planner *p, const sg_offer_answer *a, const sg_loader_outlook *loader, bool rented) {
     double saves = p->request->save_every > 0 ? ceil((double)a->steps / (double)p->request->save_every) : 1;
     double epochs = p->frames > 0 && p->training->envs == 0 ? p->samples / (double)p->frames : 0;
     sg_figure terms[4] = {sg_figure_scaled(&a->step_s, (double)a->steps, 1),
-                          guess(p, rented ? RENTED_START_S : OWN_START_S, START_LOG_SD),
+                          guess(p, (rented ? RENTED_START_S : OWN_START_S) + loader->first_batch_s, START_LOG_SD),
                           guess(p, saves * p->checkpoint_bytes / SAVE_BYTES_PER_S, SAVE_LOG_SD),
-                          guess(p, epochs * EPOCH_END_S, EPOCH_LOG_SD)};
+                          guess(p, epochs * (EPOCH_END_S + loader->epoch_end_s), EPOCH_LOG_SD)};
     return sg_figure_sum(terms, 4);
 }
 
@@ -160,7 +161,7 @@ static sg_code answer_machine(const planner *p, const sg_machine *machine, int64
     a->device_evidence = prediction.device_evidence;
     a->host_evidence = prediction.host_evidence;
     memcpy(a->limited_by, prediction.limited_by, sizeof a->limited_by);
-    a->wall_clock_s = wall_clock(p, a, rented);
+    a->wall_clock_s = wall_clock(p, a, &prediction.loader, rented);
     double have = (double)machine->memory_bytes / 0x1p30, deadline_s = p->request->deadline_s;
     if (!a->fits) exclude(a, "needs up to %.1f GiB of %.1f", prediction.device_bytes.high / 0x1p30, have);
     if (deadline_s > 0 && a->wall_clock_s.high > deadline_s)

@@ -38,6 +38,7 @@ struct sg_predictor {
     const char *config_dir;
     lowered *lowered;
     framework *frameworks;
+    sg_codec_table codecs; /* once something was decoded */
 };
 
 sg_device_class sg_machine_device_class(const sg_machine *machine) {
@@ -254,6 +255,14 @@ static sg_code ask_law(sg_predict_work *w, lowered *l, const char *config_dir, s
                           &walked.times, &w->law, status);
 }
 
+static sg_code codecs_of(sg_predictor *p, sg_predict_work *w, sg_status *status) {
+    sg_code code = SG_OK;
+    if (w->training->cameras <= 0) return SG_OK;
+    if (p->codecs.n == 0) code = sg_codec_table_load(p->config_dir, &p->codecs, status);
+    w->codecs = &p->codecs;
+    return code;
+}
+
 sg_code sg_predictor_run(sg_predictor *predictor, const sg_machine *machine, const sg_predict_options *options,
                          sg_prediction *prediction, sg_status *status) {
     const sg_policy_request *request = predictor->request;
@@ -275,7 +284,8 @@ sg_code sg_predictor_run(sg_predictor *predictor, const sg_machine *machine, con
     }
     /* laws are of steps that the host dispatches op by op */
     if (!code && options->fit && !captures(&w)) code = ask_law(&w, l, predictor->config_dir, status);
-    if (!code) sg_predict_figures(&w);
+    if (!code) code = codecs_of(predictor, &w, status);
+    if (!code) code = sg_predict_figures(&w, status);
     if (!code) prediction->batch = w.training->batch;
     if (!code) prediction->captured = captures(&w);
     if (!code && options->trace) code = sg_predict_trace(&w, status);

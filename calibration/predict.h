@@ -18,9 +18,31 @@ typedef struct sg_predict_options {
     const char *trace;                              /* a file for the walk call by call (sim/trace.h); NULL: none */
     /* Laws of this machine, or NULL: where one covers the configuration, it stands instead of the walk's update time. */
     const struct sg_fit *fit;
+    /* The data that is loaded as sg_catalogue_describe tells it, and whether its files are "cached" or "cold" (NULL: as
+     * measured, cached before cold); NULL: AV1 video of the policy's size. */
+    const char *dataset, *layer;
+    double processors; /* of the host; 0: the machine's vcpus */
     /* The framework's numbers, or NULL: those of configs/frameworks/. */
     const struct sg_framework_numbers *framework;
 } sg_predict_options;
+
+/* What a loader does in steady state (loader/loader_clock.h): of one process, per step. `modelled` false: nothing is decoded. */
+typedef struct sg_loader_outlook {
+    bool modelled;
+    double wait_p50_s, wait_p90_s, wait_p99_s, wait_max_s, stalled_share; /* dataloading_s; steps that stall */
+    double stall_every; /* steps from stall to stall, the number of workers where they come in bursts; 0: none */
+    double first_batch_s, epoch_end_s;
+    sg_figure samples_per_s;     /* that it could feed; all processes */
+    double demand_samples_per_s; /* that the device could take; all processes */
+    double processors;           /* that one process and its workers have; 0: unknown, as many as they need */
+    int workers_needed;          /* on these processors; 0: no number keeps up */
+    int processors_needed;       /* of one process, each with a worker; 0: no number keeps up */
+    double
+        decoded_samples_per_s; /* that decoded frames (raw) in place of this codec would lift it to; 0: they are raw */
+    double batch_cpu_s;        /* of a worker that runs alone */
+    double update_stretch;     /* update_s / without workers beside it */
+    char source[192];          /* what the loader's cost rests on */
+} sg_loader_outlook;
 
 /* Times are per step as the framework counts them: one micro-batch (accumulation k: k steps to one optimizer step). */
 typedef struct sg_prediction {
@@ -35,8 +57,9 @@ typedef struct sg_prediction {
     double class_s[SG_CLASS_COUNT];             /* compute stream, per step (PPO: per iteration) */
     double update_by_log[SG_M_COUNT];           /* d update_s (PPO: learning_s) / d log parameter of the machine */
     char limited_by[32];       /* "compute", "memory bandwidth", "launch", "loader", "communication", "environment" */
-    char limited_by_text[128]; /* with the share that shows it: "launch-bound: the GPU idles 70 % of the step" */
-    bool fits;                 /* device_bytes.high <= memory of the machine; true where that is not stated (warned) */
+    char limited_by_text[256]; /* with the share that shows it: "launch-bound: the GPU idles 70 % of the step" */
+    sg_loader_outlook loader;
+    bool fits; /* device_bytes.high <= memory of the machine; true where that is not stated (warned) */
     char warnings[8][256];
     size_t n_warnings;
 } sg_prediction;

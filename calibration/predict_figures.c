@@ -16,14 +16,7 @@ static const double CAMERAS_LOG_SD = 0.35, LANGUAGE_LOG_SD = 0.02, LANGUAGE_MEMO
  * (ACT) to 4 % (pi05, whose allocator keeps gigabytes more or less from one batch to the next). */
 static const double ALLOCATED_LOG_SD = 0.02, RESERVED_LOG_SD = 0.03, DRIVER_LOG_SD = 0.04;
 
-/* Handing a ready batch to the step (collated batch out of the queue, pinned copy, Python): 3-4 ms for 15-29 MB, 11-15 ms
- * for 88 MB in published LeRobot logs whose workers keep up. */
-static const double HANDOVER_S = 1.5e-3, HANDOVER_BYTES_PER_S = 8e9, HANDOVER_LOG_SD = 0.5;
-
-/* Of a frame's decode cost, the part that does not go with its pixels (1.5-7 ms of 7-50 ms at 480x640). */
-static const double FRAME_FIXED_SHARE = 0.3, FRAME_PIXELS = 480.0 * 640;
-
-static void SG_PRINTF(2, 3) warn(sg_prediction *p, const char *format, ...) {
+void sg_predict_warn(sg_prediction *p, const char *format, ...) {
     if (p->n_warnings == sizeof p->warnings / sizeof *p->warnings) return;
     va_list args;
     va_start(args, format);
@@ -118,44 +111,16 @@ static void add_jitter(const sg_predict_work *w, double *by_log, double *seconds
     *seconds *= factor;
 }
 
-static double frames_per_batch(const sg_training *t) {
-    return (double)t->batch * (double)t->cameras * (double)t->frames_per_sample;
+double sg_cameras_log_sd(const sg_predict_work *w) {
+    return !w->options->cameras_known && w->training->cameras > 0 ? CAMERAS_LOG_SD : 0;
 }
 
-/* Processes that share the cores of a host. */
-static int ranks_of_node(const sg_predict_work *w) {
+int sg_ranks_of_node(const sg_predict_work *w) {
     int per_node = w->machine.link.gpus_per_node;
     return per_node > 0 && w->ranks > per_node ? per_node : w->ranks;
 }
 
-/* Seconds that the workers of one process need for one batch, and d seconds / d log frame_s (the same). */
-static double loader_seconds(const sg_predict_work *w) {
-    const sg_training *t = w->training;
-    double frame_s = w->machine.p[SG_M_FRAME_S].value;
-    if (t->cameras <= 0 || !isfinite(frame_s)) return 0;
-    double pixels = (double)t->image_height * (double)t->image_width;
-    double cost = frame_s * (FRAME_FIXED_SHARE + (1 - FRAME_FIXED_SHARE) * pixels / FRAME_PIXELS);
-    double at_once = w->options->workers > 0 ? w->options->workers : 1;
-    double cores = w->machine.vcpus > 0 ? w->machine.vcpus / ranks_of_node(w) : at_once;
-    return frames_per_batch(t) * cost / fmin(at_once, cores);
-}
-
-static double handover_seconds(const sg_predict_work *w) {
-    const sg_training *t = w->training;
-    if (t->cameras <= 0 || sg_machine_device_class(&w->machine) == SG_DEVICE_CLASS_CPU) return 0;
-    double bytes = frames_per_batch(t) * 3 * (double)t->image_height * (double)t->image_width;
-    return HANDOVER_S + bytes / HANDOVER_BYTES_PER_S;
-}
-
-static sg_figure loader_figure(const sg_predict_work *w, double seconds) {
-    const sg_machine_parameter *frame = &w->machine.p[SG_M_FRAME_S];
-    double inputs = !w->options->cameras_known ? CAMERAS_LOG_SD : 0;
-    sg_evidence evidence = seconds > 0 ? (sg_evidence)frame->evidence : SG_EVIDENCE_OBSERVED;
-    sg_log_sd parts = {frame->log_sd, sg_width(SG_LIMIT_LOADER, evidence), inputs};
-    return sg_figure_make(seconds, parts, evidence, w->interval);
-}
-
-static void supervised_times(sg_predict_work *w) {
+static sg_code supervised_times(sg_predict_work *w, sg_status *status) {
     sg_prediction *p = w->out;
     const sg_step_times *times = &w->walked.times;
     double k = (double)(w->training->accumulation > 0 ? w->training->accumulation : 1);
@@ -179,31 +144,18 @@ static void supervised_times(sg_predict_work *w) {
         compute = sg_figure_sum(parts, 2);
     }
 
-    double handover_s = handover_seconds(w), loader_s = loader_seconds(w);
-    sg_log_sd handover_sd = {.model = HANDOVER_LOG_SD};
-    sg_figure handover = sg_figure_make(handover_s, handover_sd, SG_EVIDENCE_DATA_SHEET, w->interval);
-    sg_figure terms[3] = {compute, handover, loader_figure(w, loader_s)};
-    if (w->options->workers <= 0) { /* frames are decoded between steps */
-        p->step_s = sg_figure_sum(terms, 3);
-        p->dataloading_s = sg_figure_sum(terms + 1, 2);
-        if (loader_s > compute.value) limit = SG_LIMIT_LOADER;
-    } else {
-        sg_figure busy = sg_figure_sum(terms, 2);
-        p->step_s = sg_figure_max(&busy, &terms[2]);
-        sg_figure waiting = sg_figure_shifted(&terms[2], -compute.value);
-        p->dataloading_s = sg_figure_max(&handover, &waiting);
-        if (loader_s > busy.value) limit = SG_LIMIT_LOADER;
-    }
+    bool loader_limits = false;
+    sg_code code = sg_predict_loader(w, &compute, &loader_limits, status);
+    if (code) return code;
+    if (loader_limits) limit = SG_LIMIT_LOADER;
     p->samples_per_s = sg_figure_scaled(&p->step_s, (double)w->training->batch * w->ranks, -1);
     w->limit = limit;
-    if (limit == SG_LIMIT_LOADER && w->machine.vcpus > 0 && w->options->workers > w->machine.vcpus / ranks_of_node(w))
-        warn(p, "the loader limits: %d workers for each of %d processes share %.0f vCPUs", w->options->workers,
-             ranks_of_node(w), w->machine.vcpus);
     p->forward_s = times->forward_s / k;
     p->backward_s = times->backward_s / k;
     p->optimizer_s = times->optimizer_s / k;
     p->exposed_sync_s = times->exposed_sync_s / k;
     for (int c = 0; c < SG_CLASS_COUNT; c++) p->class_s[c] = w->walked.report.class_s[c] / k;
+    return SG_OK;
 }
 
 /* ---- PPO ----------------------------------------------------------------------------------------------------------- */
@@ -304,10 +256,12 @@ static void memory(sg_predict_work *w) {
     p->device_bytes = memory_figure(w, (double)peak->reserved_bytes, DRIVER_LOG_SD, true);
     p->fits = w->machine.memory_bytes == 0 || p->device_bytes.high <= (double)w->machine.memory_bytes;
     if (w->machine.memory_bytes == 0)
-        warn(p, "machine %s does not state its memory: whether the training fits was not checked", w->machine.name);
+        sg_predict_warn(p, "machine %s does not state its memory: whether the training fits was not checked",
+                        w->machine.name);
     else if (!p->fits && p->device_bytes.value <= (double)w->machine.memory_bytes)
-        warn(p, "memory: the expected %.2f GiB fit, the upper bound of %.2f GiB does not; a smaller batch is safer",
-             p->device_bytes.value / 0x1p30, p->device_bytes.high / 0x1p30);
+        sg_predict_warn(
+            p, "memory: the expected %.2f GiB fit, the upper bound of %.2f GiB does not; a smaller batch is safer",
+            p->device_bytes.value / 0x1p30, p->device_bytes.high / 0x1p30);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------------------------------- */
@@ -321,30 +275,32 @@ static bool forms_products_in(const sg_training *t, sg_compute compute) {
 
 static void general_warnings(sg_predict_work *w) {
     if (!w->machine.bf16 && forms_products_in(w->training, SG_COMPUTE_BF16))
-        warn(w->out, "%s has no bf16: such products are emulated and slow; fp32 or fp16 may be faster",
-             w->machine.name);
+        sg_predict_warn(w->out, "%s has no bf16: such products are emulated and slow; fp32 or fp16 may be faster",
+                        w->machine.name);
     if (w->law.found && (law_x(w) < w->law.low_x || law_x(w) > w->law.high_x))
-        warn(w->out, "%s %.0f lies outside of what was measured here, %.0f to %.0f",
-             w->training->envs > 0 ? "environments" : "batch", law_x(w), w->law.low_x, w->law.high_x);
+        sg_predict_warn(w->out, "%s %.0f lies outside of what was measured here, %.0f to %.0f",
+                        w->training->envs > 0 ? "environments" : "batch", law_x(w), w->law.low_x, w->law.high_x);
     int per_node = w->machine.link.gpus_per_node;
     double network = w->machine.p[SG_M_NETWORK].value;
     if (per_node > 0 && w->ranks > per_node && isfinite(network))
-        warn(w->out, "%d GPUs are taken as %d nodes of %d, each with %.3g GB/s to the others", w->ranks,
-             (w->ranks + per_node - 1) / per_node, per_node, network / 1e9);
+        sg_predict_warn(w->out, "%d GPUs are taken as %d nodes of %d, each with %.3g GB/s to the others", w->ranks,
+                        (w->ranks + per_node - 1) / per_node, per_node, network / 1e9);
     if (!w->options->cameras_known && w->training->cameras > 0)
-        warn(w->out, "the number of cameras was not given: %lld assumed", (long long)w->training->cameras);
+        sg_predict_warn(w->out, "the number of cameras was not given: %lld assumed", (long long)w->training->cameras);
 }
 
-void sg_predict_figures(sg_predict_work *w) {
+sg_code sg_predict_figures(sg_predict_work *w, sg_status *status) {
     sg_prediction *p = w->out;
     sg_figure nothing = {NAN, NAN, NAN, {0, 0, 0}, SG_EVIDENCE_OBSERVED};
     p->step_s = p->update_s = p->dataloading_s = p->preprocessing_s = p->samples_per_s = nothing;
     p->collection_s = p->inference_s = p->environment_s = p->learning_s = p->iteration_s = p->env_steps_per_s = nothing;
     general_warnings(w);
+    sg_code code = SG_OK;
     if (w->training->envs > 0)
         ppo_times(w);
     else
-        supervised_times(w);
+        code = supervised_times(w, status);
+    if (code) return code;
     (void)snprintf(p->limited_by, sizeof p->limited_by, "%s", sg_limit_name(w->limit));
     sg_limit_text(w, w->limit, p->limited_by_text, sizeof p->limited_by_text);
     const sg_virtual_report *r = &w->walked.report;
@@ -352,4 +308,5 @@ void sg_predict_figures(sg_predict_work *w) {
     p->device_evidence = sg_evidence_of(&w->machine, w->walked.device_by_log, r->device_busy_s);
     p->host_evidence = sg_evidence_of(&w->machine, w->walked.host_by_log, r->host_busy_s);
     memory(w);
+    return SG_OK;
 }

@@ -2,6 +2,7 @@
 #ifndef SG_CALIBRATION_PREDICT_WORK_H
 #define SG_CALIBRATION_PREDICT_WORK_H
 
+#include "calibration/loader/codec_table.h"
 #include "calibration/predict.h"
 #include "calibration/predict_law.h"
 #include "calibration/predict_walk.h"
@@ -14,6 +15,7 @@ typedef struct sg_predict_work {
     sg_machine machine; /* with the framework's numbers; its covariance is this struct's own */
     sg_bucket_options buckets;
     const sg_training *training;
+    const sg_codec_table *codecs; /* NULL where nothing is decoded */
     int ranks;
     double interval;
     sg_walked walked;
@@ -29,6 +31,15 @@ sg_code sg_predict_trace(const sg_predict_work *w, sg_status *status);
 /* "launch-bound: the GPU idles 70 % of the step"; after the times. */
 void sg_limit_text(const sg_predict_work *w, sg_limit limit, char *text, size_t bytes);
 /* From w->walked to all figures of w->out. */
-void sg_predict_figures(sg_predict_work *w);
+sg_code sg_predict_figures(sg_predict_work *w, sg_status *status);
+/* Step, update, dataloading and the loader's outlook, from the times of a step that no worker disturbs (update_s and
+ * preprocessing_s of w->out) and `compute`, their sum. *limits: the loader decides. */
+sg_code sg_predict_loader(sg_predict_work *w, const sg_figure *compute, bool *limits, sg_status *status);
+/* Processes that share the processors of a host. */
+int sg_ranks_of_node(const sg_predict_work *w);
+/* One more warning, while there is room. */
+void sg_predict_warn(sg_prediction *p, const char *format, ...) SG_PRINTF(2, 3);
+/* Log sd of what a wrong number of cameras does to what is proportional to them. */
+double sg_cameras_log_sd(const sg_predict_work *w);
 
 #endif

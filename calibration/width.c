@@ -57,7 +57,12 @@ static sg_limit limit_of(int id) {
     case SG_M_COLLECTIVE_PAIR:
     case SG_M_NETWORK:
     case SG_M_NETWORK_LATENCY_S: return SG_LIMIT_COMMUNICATION;
-    case SG_M_FRAME_S: return SG_LIMIT_LOADER;
+    case SG_M_FRAME_S:
+    case SG_M_SAMPLE_S:
+    case SG_M_LOADER_SIGMA:
+    case SG_M_LOADER_KAPPA:
+    case SG_M_HANDOVER_S:
+    case SG_M_HANDOVER_BANDWIDTH: return SG_LIMIT_LOADER;
     case SG_M_ENV_STEP_S: return SG_LIMIT_ENVIRONMENT;
     default: return SG_LIMIT_COUNT;
     }

@@ -137,6 +137,12 @@
     X(COLLECTIVE_STRETCH, "collective_stretch", "", "collective time beside compute / alone")                          \
     X(RANK_JITTER, "rank_jitter", "", "log sd of a rank's step: the slowest of several ranks decides")                 \
     X(FRAME_S, "frame_s", "s", "decode of one 480x640 frame by one loader worker")                                     \
+    X(SAMPLE_S, "sample_s", "s", "a loader worker's time per sample beside its frames: tables, collation")             \
+    X(LOADER_SIGMA, "loader_sigma", "",                                                                                \
+      "by how much each further running thread slows loader workers: contention for caches and memory")                \
+    X(LOADER_KAPPA, "loader_kappa", "", "... and each pair of them")                                                   \
+    X(HANDOVER_S, "handover_s", "s", "taking a batch that is ready out of the loader's queue")                         \
+    X(HANDOVER_BANDWIDTH, "handover_bandwidth", "B/s", "... its bytes")                                                \
     X(CONTEXT_BYTES, "context_bytes", "B", "device memory outside the framework's allocator")                          \
     X(WORKSPACE_BYTES, "workspace_bytes", "B", "library workspaces inside the framework's allocator")                  \
     X(ENV_STEP_S, "env_step_s", "s", "one environment step of one environment (PPO)")                                  \

@@ -1,0 +1,136 @@
+#include "calibration/loader/loader_law.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A host that nobody measured. Contention: doubling the workers of shared boxes gave 0.8 to 1 of twice the frames below the
+ * number of vCPUs, and nothing above it (published runs, 2026-08). A sample beside its frames: rows of a Parquet table,
+ * collation by copying 0.9 MB per camera at some GB/s. Handing over a ready batch (queue, pinned copy, Python): 3-4 ms for
+ * 15-29 MB, 11-15 ms for 88 MB in published LeRobot logs whose workers keep up. Batches of shuffled frames differ by how far
+ * their key frames are. */
+static const double SIGMA = 0.02, SIGMA_LOG_SD = 1.0;
+static const double KAPPA = 1e-4;
+static const double SAMPLE_S = 1e-3, SAMPLE_LOG_SD = 0.8;
+static const double HANDOVER_S = 1.5e-3, HANDOVER_BANDWIDTH = 8e9;
+static const double BATCH_LOG_SD = 0.1;
+static const double FRAME_S = 0.0167, FRAME_LOG_SD = 0.6; /* configs/priors/cuda.yaml */
+
+enum { PROCESSORS_MAX = 1024 };
+
+sg_loader_law sg_loader_law_prior(void) {
+    return (sg_loader_law){.frame_s = FRAME_S,
+                           .sample_s = SAMPLE_S,
+                           .batch_log_sd = BATCH_LOG_SD,
+                           .sigma = SIGMA,
+                           .kappa = KAPPA,
+                           .handover_s = HANDOVER_S,
+                           .handover_bandwidth = HANDOVER_BANDWIDTH,
+                           .step_weight = 1,
+                           .work_log_sd = FRAME_LOG_SD,
+                           .contention_log_sd = SIGMA_LOG_SD,
+                           .frames_per_camera = 1,
+                           .evidence = SG_EVIDENCE_DATA_SHEET};
+}
+
+static double value_of(const sg_machine *m, sg_machine_id id, double prior) {
+    return isfinite(m->p[id].value) ? m->p[id].value : prior;
+}
+
+static double doubt_of(const sg_machine *m, sg_machine_id id, double prior) {
+    return isfinite(m->p[id].value) ? m->p[id].log_sd : prior;
+}
+
+sg_loader_law sg_loader_law_of_machine(const sg_machine *machine, double relative, double relative_log_sd) {
+    sg_loader_law law = sg_loader_law_prior();
+    law.frame_s = relative * value_of(machine, SG_M_FRAME_S, FRAME_S);
+    law.sample_s = value_of(machine, SG_M_SAMPLE_S, SAMPLE_S);
+    law.sigma = value_of(machine, SG_M_LOADER_SIGMA, SIGMA);
+    law.kappa = value_of(machine, SG_M_LOADER_KAPPA, KAPPA);
+    law.handover_s = value_of(machine, SG_M_HANDOVER_S, HANDOVER_S);
+    law.handover_bandwidth = value_of(machine, SG_M_HANDOVER_BANDWIDTH, HANDOVER_BANDWIDTH);
+    double of_frames = hypot(doubt_of(machine, SG_M_FRAME_S, FRAME_LOG_SD), relative_log_sd);
+    double of_rest = doubt_of(machine, SG_M_SAMPLE_S, SAMPLE_LOG_SD);
+    double share = law.frame_s / (law.frame_s + law.sample_s);
+    law.work_log_sd = hypot(share * of_frames, (1 - share) * of_rest);
+    law.contention_log_sd = doubt_of(machine, SG_M_LOADER_SIGMA, SIGMA_LOG_SD);
+    if (isfinite(machine->p[SG_M_LOADER_KAPPA].value))
+        law.contention_log_sd = fmax(law.contention_log_sd, machine->p[SG_M_LOADER_KAPPA].log_sd);
+    if (isfinite(machine->p[SG_M_FRAME_S].value)) law.evidence = machine->p[SG_M_FRAME_S].evidence;
+    return law;
+}
+
+sg_loader_course sg_loader_course_of(const sg_loader_law *law, const sg_loader_load *load) {
+    double frames = (double)load->cameras * (double)load->frames_per_camera;
+    return (sg_loader_course){.workers = load->workers,
+                              .prefetch = load->prefetch,
+                              .processors = load->processors,
+                              .batch_cpu_s = (double)load->batch * (law->sample_s + frames * law->frame_s),
+                              .batch_wait_s = (double)load->batch * law->wait_s,
+                              .batch_log_sd = law->batch_log_sd,
+                              .sigma = law->sigma,
+                              .kappa = law->kappa,
+                              .step_s = load->step_s,
+                              .step_threads = load->step_threads,
+                              .step_weight = law->step_weight,
+                              .step_on_processors = load->step_on_processors,
+                              .handover_s = law->handover_s + load->batch_bytes / law->handover_bandwidth};
+}
+
+/* Workers that wait for a disk leave the processors to the others: how many run is found by going round until it settles. */
+double sg_loader_rate(const sg_loader_course *course, int workers, double processors) {
+    if (!(processors > 0)) return 0;
+    if (workers <= 0) return 1 / (course->batch_cpu_s / fmin(1, processors) + course->batch_wait_s);
+    double running = workers, batch_s = 0;
+    for (int i = 0; i < 30; i++) {
+        double share = fmin(1, processors / running);
+        double cpu_s =
+            course->batch_cpu_s * sg_loader_contention(course->sigma, course->kappa, running, processors) / share;
+        batch_s = cpu_s + course->batch_wait_s;
+        running = 0.5 * running + 0.5 * fmax(1, workers * cpu_s / batch_s);
+    }
+    return workers / batch_s;
+}
+
+int sg_loader_workers_for(const sg_loader_course *course, double rate) {
+    double left = course->processors - (course->workers > 0 ? course->step_threads : 0);
+    for (int n = 1; n <= SG_LOADER_WORKERS_MAX; n += n < 64 ? 1 : n / 16)
+        if (sg_loader_rate(course, n, fmax(left, 0.5)) >= rate) return n;
+    return 0;
+}
+
+int sg_loader_processors_for(const sg_loader_course *course, double rate) {
+    for (int n = 1; n <= PROCESSORS_MAX; n += n < 64 ? 1 : n / 16) {
+        double left = (double)n - course->step_threads;
+        if (left > 0 && sg_loader_rate(course, n, left) >= rate) return n;
+    }
+    return 0;
+}
+
+/* The same but for "name=". */
+static bool differ_in_name(const char *a, const char *b) {
+    const char *name_a = strstr(a, ";name="), *name_b = strstr(b, ";name=");
+    size_t n = name_a ? (size_t)(name_a - a) : strlen(a);
+    return n > 0 && n == (name_b ? (size_t)(name_b - b) : strlen(b)) && memcmp(a, b, n) == 0;
+}
+
+static bool has_layer(const sg_loader_law *law, const char *layer) {
+    return strcmp(law->layer, layer) == 0;
+}
+
+const sg_loader_law *sg_loader_law_find(const sg_loader_law *laws, size_t n, const char *dataset, const char *layer,
+                                        bool *other) {
+    const sg_loader_law *found = NULL;
+    int best = 0;
+    for (size_t i = 0; i < n; i++) {
+        const sg_loader_law *law = &laws[i];
+        if (layer && !has_layer(law, layer)) continue;
+        int same = strcmp(law->dataset, dataset) == 0 ? 4 : differ_in_name(law->dataset, dataset) ? 2 : 0;
+        int rank = same ? same + has_layer(law, "cached") : 0;
+        if (rank <= best) continue;
+        best = rank;
+        found = law;
+    }
+    *other = found && best < 4;
+    return found;
+}

@@ -1,0 +1,138 @@
+/* Loader laws: made-up loaders are found again from synthetic points, and predict worker counts and batches left out. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "calibration/loader/loader_fit.h"
+#include "tests/support/near.h"
+#include "tests/support/noise.h"
+
+static const sg_loader_law truth = {.frame_s = 9e-3,
+                                    .sample_s = 2e-3,
+                                    .batch_log_sd = 0.12,
+                                    .sigma = 0.08,
+                                    .kappa = 2e-3,
+                                    .handover_s = 1e-3,
+                                    .handover_bandwidth = 4e9,
+                                    .step_weight = 1.2};
+
+typedef struct scene {
+    double processors, step_per_sample_s, step_threads;
+    bool step_on_processors;
+    double noise; /* log */
+    uint64_t seed;
+} scene;
+
+/* A point as it would be measured with the true law. */
+static sg_loader_row measured(const scene *s, int workers, int64_t batch, int group, uint64_t *seed) {
+    sg_loader_row row = {.group = group,
+                         .load = {.batch = batch,
+                                  .cameras = 2,
+                                  .frames_per_camera = 1,
+                                  .batch_bytes = 2 * 921600.0 * (double)batch,
+                                  .workers = workers,
+                                  .processors = s->processors,
+                                  .step_s = s->step_per_sample_s * (double)batch,
+                                  .step_threads = s->step_threads,
+                                  .step_on_processors = s->step_on_processors}};
+    sg_loader_course course = sg_loader_course_of(&truth, &row.load);
+    sg_loader_waits w;
+    sg_status status;
+    course.steps = 400;
+    assert_int_equal(sg_loader_clock(&course, &w, &status), SG_OK);
+    double alone_s = course.batch_cpu_s, noise = s->noise;
+    row.period_s = w.period_s * exp(noise * sg_noise_normal(seed));
+    row.step_s = w.step_s * exp(noise * sg_noise_normal(seed));
+    row.batch_s = w.batch_s * exp(noise * sg_noise_normal(seed));
+    row.batch_cpu_s = w.batch_cpu_s * exp(noise * sg_noise_normal(seed));
+    row.frame_cpu_s = truth.frame_s * w.batch_cpu_s / alone_s * exp(noise * sg_noise_normal(seed));
+    row.sample_cpu_s = truth.sample_s * w.batch_cpu_s / alone_s;
+    row.batch_log_sd = truth.batch_log_sd;
+    row.wait_p50_s = w.p50_s;
+    row.stalled_share = w.stalled_share;
+    row.load.step_s = 0;
+    return row;
+}
+
+/* Log error of the period of a point that the fit had not seen, the group's step taken from the fit. */
+static double error_at(const scene *s, const sg_loader_law *law, double step_s, int workers, int64_t batch) {
+    uint64_t seed = 1;
+    scene quiet = *s;
+    quiet.noise = 0;
+    sg_loader_row row = measured(&quiet, workers, batch, 0, &seed);
+    sg_loader_load load = row.load;
+    load.step_s = step_s;
+    sg_loader_course course = sg_loader_course_of(law, &load);
+    sg_loader_waits w;
+    sg_status status;
+    assert_int_equal(sg_loader_clock(&course, &w, &status), SG_OK);
+    return log(w.period_s / row.period_s);
+}
+
+static void fit_scene(const scene *s, sg_loader_law *law, double *step_s) {
+    static const int workers[] = {0, 1, 2, 4};
+    static const int64_t batches[] = {2, 8};
+    sg_loader_row rows[8];
+    size_t n = 0;
+    uint64_t seed = s->seed;
+    for (int b = 0; b < 2; b++)
+        for (int w = 0; w < 4; w++) rows[n++] = measured(s, workers[w], batches[b], b, &seed);
+    sg_status status = {0};
+    sg_code code = sg_loader_fit(rows, n, law, step_s, &status);
+    if (code) fail_msg("%s", status.text);
+}
+
+static void check_left_out(const scene *s) {
+    sg_loader_law law = {.dataset = "lerobot-v3.0;av1;480x640;gop=2;cameras=2;name=made-up", .layer = "cached"};
+    double step_s[SG_LOADER_GROUPS_MAX];
+    fit_scene(s, &law, step_s);
+    static const int workers[] = {3, 6, 8};
+    for (int w = 0; w < 3; w++)
+        for (int b = 0; b < 2; b++) assert_near(error_at(s, &law, step_s[b], workers[w], b ? 8 : 2), 0, 0.05);
+    /* a batch between: its step goes with the samples here */
+    assert_near(error_at(s, &law, step_s[1] / 2, 3, 4), 0, 0.05);
+    assert_near(log(law.frame_s / truth.frame_s), 0, 0.1);
+    assert_int_equal(law.evidence, SG_EVIDENCE_MEASURED);
+    assert_true(law.work_log_sd > 0 && law.work_log_sd < 0.2);
+    assert_true(law.left_out_log_sd > 0 && law.left_out_log_sd < 0.2);
+    assert_true(law.low_workers == 0 && law.high_workers == 4 && law.low_batch == 2 && law.high_batch == 8);
+}
+
+static void test_gpu_host(void **state) {
+    (void)state;
+    check_left_out(&(scene){.processors = 8, .step_per_sample_s = 4e-3, .step_threads = 0.7, .noise = 0.01, .seed = 7});
+}
+
+static void test_cpu_training(void **state) {
+    (void)state;
+    check_left_out(&(scene){.processors = 2,
+                            .step_per_sample_s = 20e-3,
+                            .step_threads = 2,
+                            .step_on_processors = true,
+                            .noise = 0.01,
+                            .seed = 8});
+}
+
+static void test_one_core(void **state) {
+    (void)state;
+    check_left_out(&(scene){.processors = 1,
+                            .step_per_sample_s = 20e-3,
+                            .step_threads = 1,
+                            .step_on_processors = true,
+                            .noise = 0.01,
+                            .seed = 9});
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gpu_host),
+        cmocka_unit_test(test_cpu_training),
+        cmocka_unit_test(test_one_core),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
