@@ -132,6 +132,122 @@ static void test_h264_gop_30(void **state) {
     check_clip("h264", 30, 27);
 }
 
+static size_t file_bytes(const char *path, uint8_t *bytes, size_t room) {
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    size_t n = fread(bytes, 1, room, file);
+    assert_int_equal(fclose(file), 0);
+    assert_true(n > 0 && n < room);
+    return n;
+}
+
+/* ---- videos that are none ------------------------------------------------------------------------------------------ */
+
+static void write_bytes(const char *path, const uint8_t *bytes, size_t n) {
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_true(fwrite(bytes, 1, n, file) == n);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void refused(const char *path, const char *text) {
+    sg_video *v = NULL;
+    sg_status status = {0};
+    assert_int_equal(video->video_open(path, 1, &v, &status), SG_BAD_INPUT);
+    assert_null(v);
+    if (!strstr(status.text, text)) fail_msg("'%s' is not in: %s", text, status.text);
+}
+
+static void test_what_is_no_video(void **state) {
+    (void)state;
+    char path[128];
+    (void)snprintf(path, sizeof path, "%s/none.mp4", folder.path);
+    refused(path, "does not exist");
+    refused(folder.path, "is not a file");
+    write_bytes(path, (const uint8_t *)"", 0);
+    refused(path, "is empty");
+    write_bytes(path, (const uint8_t *)"#EXTM3U\n/etc/passwd\n", 21);
+    refused(path, "cannot be read");
+    refused("http://127.0.0.1/clip.mp4", "does not exist");
+    (void)snprintf(path, sizeof path, "%s/tests/fuzz/seeds/fuzz_image/color.png", SG_SOURCE_DIR);
+    refused(path, "cannot be read");
+}
+
+/* Cut or damaged anywhere, a file is refused, or those of its frames that are told of are as large as it says; nothing
+ * crashes. */
+static void test_damaged_videos(void **state) {
+    (void)state;
+    static uint8_t bytes[1 << 20], rgb[BYTES];
+    static const char *const codecs[] = {"av1", "h264"};
+    char path[128];
+    int64_t missed = 0;
+    for (int k = 0; k < 2; k++) {
+        size_t n = file_bytes(clip(codecs[k], 30), bytes, sizeof bytes);
+        (void)snprintf(path, sizeof path, "%s/damaged.mp4", folder.path);
+        for (int i = 0; i < 24; i++) {
+            size_t end = i % 2 ? n : n * (size_t)(i + 1) / 25;
+            for (size_t b = 0; i % 2 && b < 64; b++) bytes[(n / 24 * (size_t)i + 61 * b) % n] ^= (uint8_t)(b + 1);
+            write_bytes(path, bytes, end);
+            sg_video *v;
+            sg_status status = {0};
+            sg_decode_count count = {0};
+            if (video->video_open(path, 1, &v, &status)) {
+                assert_int_equal(status.code, SG_BAD_INPUT);
+                missed++;
+                continue;
+            }
+            sg_video_info info;
+            video->video_info(v, &info);
+            for (int64_t f = 0; info.height == HEIGHT && info.width == WIDTH && f < FRAMES; f += 9)
+                if (video->video_read(v, (double)f / FPS, TOLERANCE_S, rgb, &count, &status)) missed++;
+            video->video_close(v);
+        }
+    }
+    assert_true(missed > 0);
+}
+
+static void test_times_without_a_frame(void **state) {
+    (void)state;
+    static uint8_t rgb[BYTES];
+    static const double times_s[] = {-1, 0.5 / 30, 7, 1e30, NAN};
+    sg_video *v;
+    sg_status status = {0};
+    sg_decode_count count = {0};
+    if (video->video_open(clip("av1", 2), 1, &v, &status)) fail_msg("%s", status.text);
+    for (size_t i = 0; i < sizeof times_s / sizeof *times_s; i++)
+        assert_int_equal(video->video_read(v, times_s[i], TOLERANCE_S, rgb, &count, &status), SG_BAD_INPUT);
+    /* the nearer of two, and the last one, which the decoder gives when nothing follows */
+    assert_int_equal(video->video_read(v, 10.4 / FPS, 0.02, rgb, &count, &status), SG_OK);
+    assert_int_equal(number_in(rgb), 10);
+    assert_int_equal(video->video_read(v, 10.6 / FPS, 0.02, rgb, &count, &status), SG_OK);
+    assert_int_equal(number_in(rgb), 11);
+    assert_int_equal(video->video_read(v, (FRAMES - 0.6) / FPS, 0.02, rgb, &count, &status), SG_OK);
+    assert_int_equal(number_in(rgb), FRAMES - 1);
+    assert_int_equal(video->video_read(v, 7, TOLERANCE_S, rgb, &count, &status), SG_BAD_INPUT);
+    assert_non_null(strstr(status.text, "has no frame within 0.0001 s of 7 s"));
+    video->video_close(v);
+}
+
+static bool give_up(void *user, int64_t frame, uint8_t *rgb) {
+    (void)user;
+    memset(rgb, 0, BYTES);
+    return frame < 3;
+}
+
+static void test_refused_clips(void **state) {
+    (void)state;
+    char path[128];
+    sg_status status = {0};
+    (void)snprintf(path, sizeof path, "%s/refused.mp4", folder.path);
+    assert_int_equal(video->video_write(path, "vp8", HEIGHT, WIDTH, FPS, 2, 4, give_up, NULL, &status), SG_BAD_INPUT);
+    assert_int_equal(video->video_write(path, "av1", 95, WIDTH, FPS, 2, 4, give_up, NULL, &status), SG_BAD_INPUT);
+    assert_int_equal(video->video_write(path, "av1", HEIGHT, WIDTH, 0, 2, 4, give_up, NULL, &status), SG_BAD_INPUT);
+    assert_int_equal(video->video_write("/nowhere/x.mp4", "h264", HEIGHT, WIDTH, FPS, 2, 4, give_up, NULL, &status),
+                     SG_MACHINE);
+    assert_int_equal(video->video_write(path, "h264", HEIGHT, WIDTH, FPS, 2, 8, give_up, NULL, &status), SG_NO);
+    assert_int_not_equal(access(path, F_OK), 0);
+}
+
 /* ---- images -------------------------------------------------------------------------------------------------------- */
 
 static void check_image(const char *codec, double least_psnr) {
@@ -167,6 +283,65 @@ static void test_jpeg(void **state) {
     check_image("jpeg", 35);
 }
 
+/* Every kind of file that PNG and JPEG know becomes RGB: 16 x 24 pixels, the left half of one color, the right of another. */
+static void test_kinds_of_images(void **state) {
+    (void)state;
+    enum { H = 16, W = 24 };
+    static const struct {
+        const char *name;
+        int left[3], right[3], tolerance;
+    } kinds[] = {
+        {"color.png", {200, 30, 60}, {10, 180, 220}, 0},
+        {"palette.png", {200, 30, 60}, {10, 180, 220}, 0},
+        {"rgba16.png", {200, 30, 60}, {10, 180, 220}, 0},
+        {"grey_interlaced.png", {200, 200, 200}, {10, 10, 10}, 0},
+        {"one_bit.png", {255, 255, 255}, {0, 0, 0}, 0},
+        {"color.jpg", {200, 30, 60}, {10, 180, 220}, 3},
+        {"progressive.jpg", {200, 30, 60}, {10, 180, 220}, 4},
+        {"grey.jpg", {200, 200, 200}, {10, 10, 10}, 3},
+        {"cmyk.jpg", {200, 30, 60}, {10, 180, 220}, 3},
+    };
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        char path[512];
+        uint8_t bytes[4096], rgb[3 * H * W];
+        int64_t height, width;
+        sg_status status = {0};
+        (void)snprintf(path, sizeof path, "%s/tests/fuzz/seeds/fuzz_image/%s", SG_SOURCE_DIR, kinds[k].name);
+        size_t n = file_bytes(path, bytes, sizeof bytes);
+        if (image->image_size(bytes, n, &height, &width, &status)) fail_msg("%s: %s", kinds[k].name, status.text);
+        assert_true(height == H && width == W);
+        if (image->image_read(bytes, n, H, W, rgb, &status)) fail_msg("%s: %s", kinds[k].name, status.text);
+        for (int y = 0; y < H; y++)
+            for (int x = 0; x < W; x++)
+                for (int c = 0; c < 3; c++) {
+                    int want = x < W / 2 ? kinds[k].left[c] : kinds[k].right[c], got = rgb[(c * H + y) * W + x];
+                    bool edge = kinds[k].tolerance && x >= W / 2 - 8 && x < W / 2 + 8; /* JPEG's blocks blur it */
+                    if (!edge && abs(got - want) > kinds[k].tolerance)
+                        fail_msg("%s: %d at %d, %d of %d", kinds[k].name, got, x, y, c);
+                }
+    }
+}
+
+static void test_what_is_no_image(void **state) {
+    (void)state;
+    static const uint8_t gif[] = "GIF89a........";
+    static uint8_t rgb[BYTES];
+    int64_t height, width;
+    sg_status status = {0};
+    assert_int_equal(image->image_size(gif, sizeof gif, &height, &width, &status), SG_BAD_INPUT);
+    assert_non_null(strstr(status.text, "neither PNG nor JPEG"));
+    assert_int_equal(image->image_read(gif, 0, HEIGHT, WIDTH, rgb, &status), SG_BAD_INPUT);
+    /* a PNG that says to be 100,000 pixels wide */
+    static const uint8_t wide[] = {0x89, 'P',  'N',  'G', '\r', '\n', 0x1a, '\n', 0, 0, 0, 13, 'I', 'H', 'D', 'R', 0,
+                                   1,    0x86, 0xa0, 0,   0,    0,    16,   8,    2, 0, 0, 0,  0,   0,   0,   0};
+    assert_int_equal(image->image_size(wide, sizeof wide, &height, &width, &status), SG_BAD_INPUT);
+    uint8_t *bytes;
+    size_t n;
+    assert_int_equal(image->image_write("gif", rgb, HEIGHT, WIDTH, &bytes, &n, &status), SG_BAD_INPUT);
+    assert_int_equal(image->image_write("png", rgb, 0, WIDTH, &bytes, &n, &status), SG_BAD_INPUT);
+    assert_null(bytes);
+}
+
 static int make_folder(void **state) {
     (void)state;
     folder = sg_scratch_new();
@@ -186,8 +361,18 @@ int main(void) {
         return 1;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_av1_gop_2),   cmocka_unit_test(test_av1_gop_30), cmocka_unit_test(test_h264_gop_2),
-        cmocka_unit_test(test_h264_gop_30), cmocka_unit_test(test_png),        cmocka_unit_test(test_jpeg),
+        cmocka_unit_test(test_av1_gop_2),
+        cmocka_unit_test(test_av1_gop_30),
+        cmocka_unit_test(test_h264_gop_2),
+        cmocka_unit_test(test_h264_gop_30),
+        cmocka_unit_test(test_what_is_no_video),
+        cmocka_unit_test(test_damaged_videos),
+        cmocka_unit_test(test_times_without_a_frame),
+        cmocka_unit_test(test_refused_clips),
+        cmocka_unit_test(test_png),
+        cmocka_unit_test(test_jpeg),
+        cmocka_unit_test(test_kinds_of_images),
+        cmocka_unit_test(test_what_is_no_image),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
