@@ -278,7 +278,7 @@ static sg_code frames_of(char *path, int64_t *frames, sg_status *status) {
     unsigned char *bytes;
     size_t n;
     sg_code code = sg_child_run(path, count_frames, path, &limits, &bytes, &n, status);
-    if (code != SG_OK) return code;
+    if (code != SG_OK) return sg_fail_in(status, "counting the frames of %.400s, because tables cannot be read", path);
     *frames = 0;
     if (n == sizeof *frames) memcpy(frames, bytes, n);
     free(bytes);
