@@ -83,14 +83,18 @@ static sg_code find_set(sg_hdf5_rows *file, const char *name, data_set **found, 
     *found = sg_keep_get(&file->sets, name);
     if (*found) return SG_OK;
     data_set *set = calloc(1, sizeof *set);
-    if (!set) return sg_fail_memory(status, sizeof *set, "a data set of an HDF5 file");
+    if (!set) {
+        (void)sg_fail_memory(status, sizeof *set, "a data set of an HDF5 file");
+        return SG_MACHINE;
+    }
     set->space = H5I_INVALID_HID;
     set->id = H5Dopen2(file->file, name, H5P_DEFAULT);
     if (set->id < 0 || !look_into(set)) {
         bool there = set->id >= 0;
         close_set(set);
-        return sg_fail(status, SG_BAD_INPUT, "data set '%.200s' %s", name,
-                       there ? "is no array of 1 to 4 dimensions" : "is missing or damaged");
+        (void)sg_fail(status, SG_BAD_INPUT, "data set '%.200s' %s", name,
+                      there ? "is no array of 1 to 4 dimensions" : "is missing or damaged");
+        return SG_BAD_INPUT;
     }
     *found = set;
     return sg_keep_put(&file->sets, name, set, status);

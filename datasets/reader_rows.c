@@ -49,7 +49,7 @@ static sg_code table_rows(sg_reader *reader, const sg_row_place *place, const ch
         if (code != SG_OK) return code;
         if (n != dim)
             return sg_fail(status, SG_BAD_INPUT, "row %lld of '%.200s' has %zu numbers, the data set says %zu",
-                           (long long)(place->row + i), name, n, dim);
+                           (long long)place->row + i, name, n, dim);
         for (size_t j = 0; j < dim; j++) values[(size_t)i * dim + j] = (float)reader->numbers[j];
     }
     return SG_OK;

@@ -7,10 +7,14 @@
 #include <string.h>
 
 enum { GROUPS_MAX = 10000000 };
+#define GROUP_BYTES_MAX ((int64_t)1 << 50) /* none on a disk has so many */
+/* A data file of LeRobot has 100 MB (its data_files_size_in_mb), those of others on the Hugging Face Hub up to 500 MB. */
+#define KEPT_BYTES_MAX ((int64_t)1 << 30)
 
 typedef struct group {
     int64_t first, rows, bytes;
     bool kept;
+    uint64_t used; /* when, counted in changes of group */
     sg_arrow_array array;
 } group;
 
@@ -28,7 +32,8 @@ struct sg_table {
     size_t n_columns;
     group *groups;
     size_t n_groups, last; /* last: the group that was asked for last */
-    int64_t rows, kept_bytes;
+    int64_t rows, kept_bytes, kept_bytes_max;
+    uint64_t changes;
 };
 
 bool sg_tables_possible(char *why, size_t bytes) {
@@ -89,7 +94,7 @@ static sg_code list_groups(sg_table *table, sg_status *status) {
         sg_carquet_group claimed;
         memset(&claimed, 0, sizeof claimed);
         if (table->carquet.reader_group(table->reader, i, &claimed) != 0 || claimed.rows < 0 || claimed.bytes < 0 ||
-            claimed.rows > INT64_MAX - table->rows)
+            claimed.bytes > GROUP_BYTES_MAX || claimed.rows > INT64_MAX - table->rows)
             return sg_fail(status, SG_BAD_INPUT, "row group %d of %.400s has no sound size: the file is damaged",
                            (int)i, table->path);
         table->groups[i].first = table->rows;
@@ -128,7 +133,10 @@ static sg_code open_reader(sg_table *table, sg_status *status) {
 sg_code sg_table_open(const char *path, sg_table **table, sg_status *status) {
     *table = NULL;
     sg_table *opened = calloc(1, sizeof *opened);
-    if (opened) opened->path = strdup(path);
+    if (opened) {
+        opened->kept_bytes_max = KEPT_BYTES_MAX;
+        opened->path = strdup(path);
+    }
     if (!opened || !opened->path) {
         sg_table_close(opened);
         return sg_fail_memory(status, sizeof *opened, "a table");
@@ -164,6 +172,10 @@ int64_t sg_table_kept_bytes(const sg_table *table) {
     return table->kept_bytes;
 }
 
+void sg_table_keep(sg_table *table, int64_t bytes) {
+    table->kept_bytes_max = bytes;
+}
+
 int sg_table_column(const sg_table *table, const char *name) {
     for (size_t i = 0; i < table->n_columns; i++)
         if (strcmp(table->columns[i].name, name) == 0) return (int)i;
@@ -186,6 +198,22 @@ static size_t group_of(const sg_table *table, int64_t row) {
     return low;
 }
 
+static void drop_group(sg_table *table, group *own) {
+    sg_arrow_release(NULL, &own->array);
+    own->kept = false;
+    table->kept_bytes -= own->bytes;
+}
+
+static void make_room(sg_table *table, int64_t bytes) {
+    while (bytes > table->kept_bytes_max - table->kept_bytes) {
+        group *oldest = NULL;
+        for (size_t i = 0; i < table->n_groups; i++)
+            if (table->groups[i].kept && (!oldest || table->groups[i].used < oldest->used)) oldest = &table->groups[i];
+        if (!oldest) return;
+        drop_group(table, oldest);
+    }
+}
+
 static sg_code read_group(sg_table *table, size_t index, sg_status *status) {
     group *own = &table->groups[index];
     sg_arrow_schema schema;
@@ -193,6 +221,7 @@ static sg_code read_group(sg_table *table, size_t index, sg_status *status) {
     memset(&schema, 0, sizeof schema);
     memset(&error, 0, sizeof error);
     memset(&own->array, 0, sizeof own->array);
+    make_room(table, own->bytes);
     if (table->carquet.reader_read(table->reader, (int32_t)index, &schema, &own->array, &error) != 0)
         return fail_carquet(table->path, "read table", &error, status);
     bool sound = sg_arrow_schema_sound(&schema) && sg_arrow_schema_same(&schema, &table->schema) &&
@@ -218,6 +247,8 @@ static sg_code find_row(sg_table *table, int column_index, int64_t *row, const s
         sg_code code = read_group(table, index, status);
         if (code != SG_OK) return code;
     }
+    if (table->last != index || table->changes == 0) table->changes++;
+    table->groups[index].used = table->changes;
     table->last = index;
     const column *own = &table->columns[column_index];
     *row -= table->groups[index].first;

@@ -19,15 +19,18 @@ typedef struct sg_table sg_table; /* one open file: its row groups are read when
 sg_code sg_table_open(const char *path, sg_table **table, sg_status *status);
 void sg_table_close(sg_table *table); /* NULL is allowed */
 int64_t sg_table_rows(const sg_table *table);
-/* Uncompressed size of the row groups that are kept. */
+/* Uncompressed size of the row groups that are kept, as the file states it. */
 int64_t sg_table_kept_bytes(const sg_table *table);
+/* Before another row group is read, those that were not asked for for longest go until all have at most so many bytes (1 GiB
+ * unless this says otherwise). */
+void sg_table_keep(sg_table *table, int64_t bytes);
 /* Index of a column by its dotted name ("observation.state"; of a struct also its parts, "observation.image.bytes"), or -1. */
 int sg_table_column(const sg_table *table, const char *name);
 /* One row of a column of numbers or of lists of numbers: at most `room` values; *n as many as there are. Integers
  * beyond 2^53 are rounded. SG_BAD_INPUT: another type (nested lists, dates), a null, a damaged file; SG_MACHINE: memory. */
 sg_code sg_table_numbers(sg_table *table, int column, int64_t row, double *values, size_t room, size_t *n,
                          sg_status *status);
-/* One row of a column of texts or bytes (or of a struct's "bytes"), without a NUL behind it; valid until the table is closed. */
+/* One row of a column of texts or bytes (or of a struct's "bytes"), without a NUL behind it; valid until the next call. */
 sg_code sg_table_bytes(sg_table *table, int column, int64_t row, const uint8_t **bytes, size_t *n, sg_status *status);
 
 /* A column to write: numbers (width values per row; 1: plain numbers, else lists), texts, or encoded images with their

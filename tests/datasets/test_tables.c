@@ -135,6 +135,17 @@ static void one_row_group_is_read_for_one_row(void **state) {
     assert_int_equal(sg_table_kept_bytes(table), last);
     expect_numbers(table, "time", 0, m.numbers, 1);
     assert_true(sg_table_kept_bytes(table) > last);
+    int64_t two = sg_table_kept_bytes(table);
+    sg_table_keep(table, two);
+    expect_numbers(table, "time", 249, m.numbers + 249,
+                   1); /* the first row group is now the one not used for longest */
+    expect_numbers(table, "time", 150, m.numbers + 150, 1);
+    assert_true(sg_table_kept_bytes(table) <= two);
+    sg_table_keep(table, 1); /* one is kept whatever its size */
+    for (int i = 0; i < ROWS; i += 49) {
+        expect_numbers(table, "time", i, m.numbers + i, 1);
+        assert_true(sg_table_kept_bytes(table) > 0 && sg_table_kept_bytes(table) < two);
+    }
     sg_table_close(table);
     sg_scratch_free(&scratch);
 }
