@@ -1,5 +1,6 @@
 #include "calibration/fit.h"
 
+#include "calibration/environment/environment_law.h"
 #include "calibration/fit_laws.h"
 #include "calibration/fit_links.h"
 #include "calibration/fit_observed.h"
@@ -205,6 +206,7 @@ static sg_code fit_points(sg_fit *fit, const sg_run *run, const sg_point *const 
     if (code == SG_OK && options->probe_file) code = sg_fit_probe(options->probe_file, fit, status);
     if (code == SG_OK) code = sg_fit_laws(fit, points, n, status);
     if (code == SG_OK) code = sg_fit_observed(options->observed, options->n_observed, fit, status);
+    if (code == SG_OK) code = sg_fit_environments(options->observed, options->n_observed, fit, status);
     if (code == SG_OK) code = residuals_of(fit, run, status);
     if (code == SG_OK) note_doubt(fit);
     return code;

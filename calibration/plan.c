@@ -124,6 +124,8 @@ static sg_predict_options options_of(const sg_plan_request *r, int ranks) {
     sg_predict_options o = {
         .interval = r->interval, .ranks = ranks, .workers = r->workers, .config_dir = r->config_dir};
     o.cameras_known = r->dataset != NULL;
+    o.environment = r->environment;
+    o.environment_elsewhere = true;
     for (size_t i = 0; i < r->policy.n_settings; i++) {
         if (strcmp(r->policy.settings[i].name, "cameras") == 0) o.cameras_known = true;
         if (strcmp(r->policy.settings[i].name, "language_tokens") == 0) o.language_known = true;
@@ -148,6 +150,7 @@ static sg_code answer_machine(const planner *p, const sg_machine *machine, int64
     if (!rented) {
         options.fit = p->request->here_fit;
         options.host_known = true;
+        options.environment_elsewhere = false;
     }
     sg_prediction prediction;
     sg_code code = sg_predictor_run(p->predictor, machine, &options, &prediction, status);

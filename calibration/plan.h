@@ -18,8 +18,9 @@ typedef struct sg_plan_request {
     double interval;               /* probability of the intervals; 0 = 0.9 */
     int workers;
     const char *offers_path, *config_dir;
-    const sg_machine *here;        /* fitted machine of this host, or NULL */
-    const struct sg_fit *here_fit; /* its laws (sg_predict_options.fit), or NULL */
+    const sg_machine *here;           /* fitted machine of this host, or NULL */
+    const struct sg_fit *here_fit;    /* its laws (sg_predict_options.fit), or NULL */
+    const struct sg_law *environment; /* PPO: of the simulator as seen here (sg_predict_options.environment), or NULL */
 } sg_plan_request;
 
 /* Steps are counted as LeRobot counts them: micro-batches of one process, samples = steps x batch x processes. More GPUs

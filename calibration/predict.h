@@ -6,6 +6,7 @@
 #include "models/policy.h"
 
 struct sg_fit;               /* calibration/fit.h */
+struct sg_law;               /* calibration/fit.h */
 struct sg_framework_numbers; /* calibration/machine/framework_file.h */
 
 typedef struct sg_predict_options {
@@ -22,6 +23,11 @@ typedef struct sg_predict_options {
      * measured, cached before cold); NULL: AV1 video of the policy's size. */
     const char *dataset, *layer;
     double processors; /* of the host; 0: the machine's vcpus */
+    /* PPO: what the simulator needs for a step (calibration/environment/environment_law.h), or NULL: the machine's env_step_s.
+     * Where the policy sets env_step_us, that stands. Elsewhere: its logs are of another machine, which widens it as the
+     * same simulator on another GPU and CPU. */
+    const struct sg_law *environment;
+    bool environment_elsewhere;
     /* The framework's numbers, or NULL: those of configs/frameworks/. */
     const struct sg_framework_numbers *framework;
 } sg_predict_options;

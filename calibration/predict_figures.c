@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "calibration/environment/environment_law.h"
 #include "calibration/predict_work.h"
 #include "calibration/width.h"
 
@@ -167,8 +168,18 @@ static bool sets(const sg_policy_request *request, const char *name) {
 }
 
 /* Known to the user (--env-step-us): then it is the training's; else the machine's, with its doubt. */
+static const sg_law *environment_law(const sg_predict_work *w) {
+    return sets(w->request, "env_step_us") ? NULL : w->options->environment;
+}
+
 double sg_predict_env_step_s(const sg_predict_work *w) {
     if (sets(w->request, "env_step_us") && w->training->env_step_us > 0) return 1e-6 * w->training->env_step_us;
+    const sg_law *law = environment_law(w);
+    if (law && w->training->envs > 0) {
+        double step_s, log_sd;
+        sg_law_at(law, (double)w->training->envs, &step_s, &log_sd);
+        return step_s / (double)w->training->envs;
+    }
     double of_machine = w->machine.p[SG_M_ENV_STEP_S].value;
     return isfinite(of_machine) ? of_machine : 1e-6 * w->training->env_step_us;
 }
@@ -180,6 +191,22 @@ static sg_figure environment_figure(const sg_predict_work *w) {
     sg_evidence evidence = given ? SG_EVIDENCE_MEASURED : (sg_evidence)p->evidence;
     sg_log_sd parts = {given ? 0 : p->log_sd, sg_width(SG_LIMIT_ENVIRONMENT, evidence), 0};
     return sg_figure_make(seconds, parts, evidence, w->interval);
+}
+
+/* Published runs of other simulators or tasks: log sd 0.7 (a judgement from their spread). */
+static const double OTHER_TASK_LOG_SD = 0.7;
+
+/* The whole of the collection, the policy's inference in it. */
+static sg_figure collection_by_law(const sg_predict_work *w, const sg_law *law) {
+    double step_s, log_sd;
+    sg_law_at(law, (double)w->training->envs, &step_s, &log_sd);
+    sg_evidence evidence = law->n_points == 0 || w->options->environment_elsewhere ? SG_EVIDENCE_DATA_SHEET
+                           : (double)w->training->envs < law->low_x || (double)w->training->envs > law->high_x
+                               ? SG_EVIDENCE_MEASURED
+                               : SG_EVIDENCE_OBSERVED;
+    double width = law->n_points ? sg_width(SG_LIMIT_ENVIRONMENT, evidence) : OTHER_TASK_LOG_SD;
+    sg_log_sd parts = {log_sd, width, 0};
+    return sg_figure_make((double)w->training->steps_per_env * step_s, parts, evidence, w->interval);
 }
 
 static void ppo_times(sg_predict_work *w) {
@@ -196,10 +223,15 @@ static void ppo_times(sg_predict_work *w) {
     for (int i = 0; i < SG_M_COUNT; i++) both[i] = inference[i] + learning[i];
     sg_limit limit;
     p->inference_s = time_figure(w, inference, times->inference_s, NULL);
+    const sg_law *environment = environment_law(w);
     p->environment_s = environment_figure(w);
+    if (environment) {
+        p->collection_s = collection_by_law(w, environment);
+        p->environment_s = sg_figure_shifted(&p->collection_s, -p->inference_s.value);
+    }
     p->learning_s = time_figure(w, learning, learning_s, NULL);
     sg_figure collection[2] = {p->inference_s, p->environment_s};
-    p->collection_s = sg_figure_sum(collection, 2);
+    if (!environment) p->collection_s = sg_figure_sum(collection, 2);
     sg_figure iteration[3] = {time_figure(w, both, times->inference_s + learning_s, &limit), p->environment_s};
     p->iteration_s = sg_figure_sum(iteration, 2);
     if (w->law.found) {
@@ -280,6 +312,15 @@ static void general_warnings(sg_predict_work *w) {
     if (w->law.found && (law_x(w) < w->law.low_x || law_x(w) > w->law.high_x))
         sg_predict_warn(w->out, "%s %.0f lies outside of what was measured here, %.0f to %.0f",
                         w->training->envs > 0 ? "environments" : "batch", law_x(w), w->law.low_x, w->law.high_x);
+    const sg_law *law = w->training->envs > 0 ? environment_law(w) : NULL;
+    if (law && law->n_points == 0)
+        sg_predict_warn(w->out,
+                        "no log of this simulator was fitted: its step is what published runs of its kind need");
+    else if (law && ((double)w->training->envs < law->low_x || (double)w->training->envs > law->high_x))
+        sg_predict_warn(
+            w->out,
+            "logs of this simulator hold %.0f to %.0f environments; from about %.0f on more of them bring little",
+            law->low_x, law->high_x, sg_environment_saturation(law));
     int per_node = w->machine.link.gpus_per_node;
     double network = w->machine.p[SG_M_NETWORK].value;
     if (per_node > 0 && w->ranks > per_node && isfinite(network))

@@ -24,7 +24,7 @@ typedef enum sg_arg_type {
     ARG_IMAGE_SIZE /* HxW */
 } sg_arg_type;
 
-/* Groups: a import, z its explanation, p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, k captured updates, e traces, t how long it lasts, f measuring again, w machine, q its host, u how sure, l plan, L loaders, s a training under way, o output file, g the framework's own times, i listing, x tables of measurements, v validation, y nodes, D data sets made, j everywhere. */
+/* Groups: a import, z its explanation, E simulators, p policy, n precision, r ranks, b benchmark, d device, c CUDA libraries, h threads, m how a measurement runs, k captured updates, e traces, t how long it lasts, f measuring again, w machine, q its host, u how sure, l plan, L loaders, s a training under way, o output file, g the framework's own times, i listing, x tables of measurements, v validation, y nodes, D data sets made, j everywhere. */
 typedef struct sg_arg {
     const char *name, *value;
     char group;
@@ -60,6 +60,8 @@ static const sg_arg table[] = {
     {"--ppo-epochs", "N", 'p', ARG_INT, AT(ppo_epochs), 1, "PPO: learning epochs per iteration"},
     {"--env-step-us", "T", 'p', ARG_REAL, AT(env_step_us), 0, "PPO: microseconds per environment step"},
     {"--iterations", "N", 'p', ARG_INT, AT(iterations), 1, "PPO: iterations of the training"},
+    {"--task", "NAME", 'E', ARG_TEXT, AT(task), 0,
+     "PPO: simulator and task, such as isaac-lab/g1-rough: whose logs tell the time of a step"},
     {"--host-speed", "X", 'q', ARG_POSITIVE, AT(host_speed), 0,
      "single-thread speed of the host's CPU; 1: the servers of published trainings"},
     {"--machine", "M", 'w', ARG_TEXT, AT(machine), 0, "machine name, data sheet (.yaml) or fitted file (.h5)"},

@@ -35,6 +35,7 @@ typedef struct sg_args {
     const char *sharding, *precision, *framework, *config, *dataset, *train_config;
     const char *policy; /* import */
     bool explain;       /* import */
+    const char *task;   /* PPO: simulator and task whose steps a log shows */
     sg_repeat set;
 
     /* where and how */

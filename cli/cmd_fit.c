@@ -1,4 +1,5 @@
 /* fit: a machine and laws from a run file, a probe of the framework, and training logs. */
+#include "calibration/environment/environment_law.h"
 #include "calibration/log/log.h"
 #include "calibration/machine/machine_match.h"
 #include "cli/commands.h"
@@ -32,6 +33,7 @@ static sg_code observe(const sg_args *args, const sg_log *log, const char *path,
     sg_measure_options options = sg_measuring_options(args, &choice, NULL, NULL);
     options.ranks = request.policy.ranks > 0 ? (int)request.policy.ranks : 1;
     if (code == SG_OK) code = sg_measure_config(&request.policy, training, &options, &config, status);
+    if (code == SG_OK && config.envs > 0) sg_environment_mark(args->task, config.dataset, sizeof config.dataset);
     if (code == SG_OK) code = sg_log_point(log, &config, path, point, status);
     sg_training_free(training);
     sg_request_clear(&request);
@@ -108,6 +110,8 @@ static json_t *json_law(const sg_law *law) {
                                (json_int_t)law->config.ranks, "formula", sg_law_formula((sg_law_kind)law->kind),
                                "terms", terms, "points", (json_int_t)law->n_points, "low_x", law->low_x, "high_x",
                                law->high_x, "residual_log_sd", law->residual_log_sd, "next_point", law->next_point);
+    if (law->config.envs > 0 && sg_environment_task(law->config.dataset)[0])
+        (void)json_object_set_new(object, "task", json_string(sg_environment_task(law->config.dataset)));
     if (isfinite(law->left_out_log_sd))
         (void)json_object_set_new(object, "left_out_log_sd", json_real(law->left_out_log_sd));
     return object;
@@ -144,8 +148,9 @@ json_t *sg_json_fit(const sg_fit *fit, const sg_run *run) {
 static void print_laws(const sg_fit *fit) {
     for (size_t i = 0; i < fit->n_laws; i++) {
         const sg_law *law = &fit->laws[i];
-        printf("\n%s of %s (%s, ranks %lld) = %s\n", law->quantity, law->config.policy, law->config.framework,
-               (long long)law->config.ranks, sg_law_formula((sg_law_kind)law->kind));
+        const char *task = sg_environment_task(law->config.dataset);
+        printf("\n%s of %s (%s, ranks %lld%s%s) = %s\n", law->quantity, law->config.policy, law->config.framework,
+               (long long)law->config.ranks, task[0] ? ", " : "", task, sg_law_formula((sg_law_kind)law->kind));
         printf("  x = %s, %zu points from %g to %g\n", law->config.envs > 0 ? "environments" : "batch", law->n_points,
                law->low_x, law->high_x);
         for (size_t j = 0; j < law->n_terms; j++) {

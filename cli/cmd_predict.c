@@ -6,7 +6,15 @@
 #include <math.h>
 #include <stdio.h>
 
+/* PPO: the whole training where its length was given. */
+static sg_figure total_of(const sg_prediction *p, const sg_args *args) {
+    sg_figure none = {NAN, NAN, NAN, {0, 0, 0}, SG_EVIDENCE_OBSERVED};
+    bool known = args->iterations > 0 && isfinite(p->iteration_s.value);
+    return known ? sg_figure_scaled(&p->iteration_s, (double)args->iterations, 1) : none;
+}
+
 static json_t *json_prediction(const sg_prediction *p, const sg_request *r, const sg_machine *m, const sg_args *args) {
+    sg_figure total = total_of(p, args);
     const struct {
         const char *name;
         const sg_figure *figure;
@@ -23,7 +31,8 @@ static json_t *json_prediction(const sg_prediction *p, const sg_request *r, cons
                    {"environment_s", &p->environment_s},
                    {"learning_s", &p->learning_s},
                    {"iteration_s", &p->iteration_s},
-                   {"env_steps_per_s", &p->env_steps_per_s}};
+                   {"env_steps_per_s", &p->env_steps_per_s},
+                   {"total_s", &total}};
     json_t *object =
         json_pack("{s:s, s:s, s:s, s:I, s:I, s:f}", "policy", r->name, "framework",
                   sg_framework_name(r->policy.framework), "machine", m->name, "batch", (json_int_t)p->batch, "ranks",
@@ -74,6 +83,8 @@ static void print_prediction(const sg_prediction *p, const sg_request *r, const 
     sg_show_figure("  learning_s", &p->learning_s, sg_show_seconds);
     sg_show_figure("samples_per_s", &p->samples_per_s, rate);
     sg_show_figure("env_steps_per_s", &p->env_steps_per_s, rate);
+    sg_figure total = total_of(p, args);
+    sg_show_figure("all iterations", &total, sg_show_duration);
     sg_show_figure("peak allocated", &p->peak_allocated_bytes, sg_show_bytes);
     sg_show_figure("peak reserved", &p->peak_reserved_bytes, sg_show_bytes);
     sg_show_figure("device memory in use", &p->device_bytes, sg_show_bytes);

@@ -1,5 +1,6 @@
 /* import_points.c: runs of training logs as observed points of a run file: what their lines tell, and for the rest what the
  * options say. Nothing is guessed. */
+#include "calibration/environment/environment_law.h"
 #include "calibration/predict.h"
 #include "cli/importing.h"
 #include "cli/measuring.h"
@@ -47,6 +48,7 @@ sg_code sg_import_config(const sg_import_job *j, const sg_machine *machine, sg_p
     if (code == SG_OK) code = sg_measure_config(&request.policy, training, &options, config, status);
     /* The framework's own host and kernels: never the point of a measurement here. */
     if (code == SG_OK) (void)snprintf(config->host, sizeof config->host, "framework");
+    if (code == SG_OK && config->envs > 0) sg_environment_mark(j->args.task, config->dataset, sizeof config->dataset);
     sg_training_free(training);
     sg_request_clear(&request);
     return code;

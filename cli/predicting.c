@@ -1,5 +1,7 @@
 #include "cli/predicting.h"
 
+#include "calibration/environment/environment_law.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -63,10 +65,52 @@ sg_predict_options sg_predict_options_of(const sg_args *args, const sg_request *
     };
 }
 
+/* Names of the tasks that a fit has laws of. */
+static size_t list_tasks(const sg_fit *fit, char *text, size_t bytes) {
+    size_t n = 0, used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; fit && i < fit->n_laws && used + 1 < bytes; i++) {
+        if (strcmp(fit->laws[i].quantity, "collection_step_s") != 0) continue;
+        const char *name = sg_environment_task(fit->laws[i].config.dataset);
+        int added =
+            snprintf(text + used, bytes - used, "%s%.60s", n ? ", " : "", name[0] ? name : "one without a name");
+        used += added > 0 ? (size_t)added : 0;
+        n++;
+    }
+    return n;
+}
+
+sg_code sg_environment_choose(const sg_args *args, const sg_request *request, const sg_fit *fit, sg_law *room,
+                              const sg_law **law, sg_status *status) {
+    char known[256];
+    bool ppo = strcmp(request->name, "ppo") == 0, given = sets(request, "env_step_us");
+    *law = NULL;
+    if (args->task && !ppo)
+        return sg_fail(status, SG_BAD_INPUT, "--task is the simulator of a PPO training; %s has none", request->name);
+    if (args->task && given)
+        return sg_fail(status, SG_BAD_INPUT, "--task and --env-step-us both say what a step costs: leave out one");
+    if (!ppo || given) return SG_OK;
+    size_t n = list_tasks(fit, known, sizeof known);
+    if (n) *law = sg_environment_find(fit, args->task);
+    if (*law || (!args->task && n == 0)) return SG_OK;
+    if (!args->task)
+        return sg_fail(status, SG_BAD_INPUT, "this machine has logs of several environments: --task, of %s", known);
+    if (!sg_environment_simulator(args->task)[0])
+        return sg_fail(
+            status, SG_BAD_INPUT,
+            "--task '%.60s': no log of it was fitted here%s%s, and it begins with no simulator that is known "
+            "(isaac-lab, mjlab, isaac-gym)",
+            args->task, n ? ", only of " : "", known);
+    *law = room;
+    return sg_environment_fit(args->task, NULL, 0, room, status);
+}
+
 sg_code sg_predict_for(const sg_args *args, const sg_request *request, const sg_target *target,
                        sg_prediction *prediction, sg_status *status) {
     sg_predict_options options = sg_predict_options_of(args, request);
     options.fit = target->has_fit ? &target->fit : NULL;
     options.host_known = target->has_fit; /* a fitted machine is a whole machine, host included */
-    return sg_predict(&request->policy, &target->machine, &options, prediction, status);
+    sg_law room;
+    sg_code code = sg_environment_choose(args, request, options.fit, &room, &options.environment, status);
+    return code == SG_OK ? sg_predict(&request->policy, &target->machine, &options, prediction, status) : code;
 }

@@ -51,7 +51,7 @@ typedef struct sg_point_config {
     int64_t envs, steps_per_env;
     int64_t cameras, image_height, image_width;
     char dataset
-        [160]; /* of real data: "lerobot-v3.0;av1;480x640;gop=2;cameras=2;name=pusht", see sg_catalogue; "" synthetic */
+        [160]; /* of real data: "lerobot-v3.0;av1;480x640;gop=2;cameras=2;name=pusht", see sg_catalogue; of a PPO log "environment=NAME"; "" synthetic */
     char layer
         [16]; /* of real data: "cached" (its files were read before) or "cold" (they come from the disk); else "" */
     uint64_t seed;

@@ -269,6 +269,39 @@ static void refusals(void **state) {
     assert_null(file);
 }
 
+/* A log with its number of environments becomes what the simulator needs, and predicts another number. */
+static void simulators(void **state) {
+    (void)state;
+    char run[96], machine[96];
+    (void)snprintf(run, sizeof run, "%s/rl.h5", scratch.path);
+    (void)snprintf(machine, sizeof machine, "%s/rl-machine.h5", scratch.path);
+    sg_said said = sg_stepgauge("import", rl, "-o", run, "--machine", "rtx-4090", "--envs", "64", "--steps-per-env",
+                                "4", "--task", "mjlab-go1", NULL);
+    assert_int_equal(said.status, 0);
+    sg_said_clear(&said);
+    said = sg_stepgauge("fit", run, "--machine", "rtx-4090", "-o", machine, NULL);
+    assert_int_equal(said.status, 0);
+    assert_non_null(strstr(said.out, "mjlab-go1"));
+    sg_said_clear(&said);
+    json_t *root = sg_said_answer(sg_stepgauge("predict", "ppo", "--machine", machine, "--task", "mjlab-go1", "--envs",
+                                               "64", "--steps-per-env", "4", "--iterations", "100", "--json", NULL),
+                                  0);
+    assert_true(fabs(sg_json_number(root, "collection_s.value") / 0.102 - 1) < 0.1);
+    assert_close(sg_json_number(root, "total_s.value"), 100 * sg_json_number(root, "iteration_s.value"));
+    json_decref(root);
+    said = sg_stepgauge("predict", "ppo", "--machine", machine, "--task", "nobody-knows", NULL);
+    assert_int_equal(said.status, 2);
+    assert_true(strstr(said.err, "mjlab-go1") && strstr(said.err, "isaac-lab"));
+    sg_said_clear(&said);
+    said = sg_stepgauge("predict", "act", "--machine", "rtx-4090", "--task", "mjlab", NULL);
+    assert_int_equal(said.status, 2);
+    sg_said_clear(&said);
+    root = sg_said_answer(
+        sg_stepgauge("plan", "ppo", "--machine", machine, "--envs", "64", "--iterations", "100", "--json", NULL), 0);
+    assert_true(sg_json_number(root, "here.wall_clock_s.value") > 0);
+    json_decref(root);
+}
+
 /* After observed_points: the run file holds this very log. */
 static void logs_compared(void **state) {
     (void)state;
@@ -300,10 +333,15 @@ static void logs_compared(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logs_as_json),   cmocka_unit_test(logs_as_tables),
-        cmocka_unit_test(logs_explained), cmocka_unit_test(observed_points),
-        cmocka_unit_test(logs_compared),  cmocka_unit_test(fit_of_measured_and_observed),
-        cmocka_unit_test(configs_beside), cmocka_unit_test(refusals),
+        cmocka_unit_test(logs_as_json),
+        cmocka_unit_test(logs_as_tables),
+        cmocka_unit_test(logs_explained),
+        cmocka_unit_test(observed_points),
+        cmocka_unit_test(logs_compared),
+        cmocka_unit_test(simulators),
+        cmocka_unit_test(fit_of_measured_and_observed),
+        cmocka_unit_test(configs_beside),
+        cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }
