@@ -102,6 +102,29 @@ static sg_code find_set(sg_hdf5_rows *file, const char *name, data_set **found, 
 
 /* ---- rows ---------------------------------------------------------------------------------------------------------- */
 
+/* Why a row could not be read: a filter that this HDF5 does not have, such as h5py's LZF, or damage. */
+static sg_code fail_row(const data_set *set, const char *name, int64_t row, sg_status *status) {
+    hid_t created = H5Dget_create_plist(set->id);
+    int n = created < 0 ? 0 : H5Pget_nfilters(created);
+    for (int i = 0; i < n; i++) {
+        char filter[64] = "";
+        unsigned flags = 0, configured = 0;
+        size_t n_values = 0;
+        H5Z_filter_t id =
+            H5Pget_filter2(created, (unsigned)i, &flags, &n_values, NULL, sizeof filter, filter, &configured);
+        if (id < 0 || H5Zfilter_avail(id) > 0) continue;
+        filter[sizeof filter - 1] = '\0';
+        (void)H5Pclose(created);
+        return sg_fail(status, SG_BAD_INPUT,
+                       "data set '%.200s' is compressed by filter %d (%.63s), which is not here: rewrite the file with "
+                       "h5repack -f GZIP=4 where it is",
+                       name, (int)id, filter);
+    }
+    if (created >= 0) (void)H5Pclose(created);
+    return sg_fail(status, SG_BAD_INPUT, "row %lld of data set '%.200s' cannot be read: it is damaged", (long long)row,
+                   name);
+}
+
 static sg_code read_rows(const data_set *set, const char *name, int64_t row, int64_t rows, hid_t type, void *values,
                          sg_status *status) {
     if (row < 0 || rows < 1 || (uint64_t)row >= set->dims[0] || (uint64_t)rows > set->dims[0] - (uint64_t)row)
@@ -114,9 +137,7 @@ static sg_code read_rows(const data_set *set, const char *name, int64_t row, int
     bool done = memory >= 0 && H5Sselect_hyperslab(set->space, H5S_SELECT_SET, start, NULL, count, NULL) >= 0 &&
                 H5Dread(set->id, type, memory, set->space, H5P_DEFAULT, values) >= 0;
     if (memory >= 0) (void)H5Sclose(memory);
-    if (done) return SG_OK;
-    return sg_fail(status, SG_BAD_INPUT, "row %lld of data set '%.200s' cannot be read: it is damaged", (long long)row,
-                   name);
+    return done ? SG_OK : fail_row(set, name, row, status);
 }
 
 static sg_code find_bytes(sg_hdf5_rows *file, const char *name, data_set **set, sg_status *status) {

@@ -13,6 +13,8 @@
 #include "datasets/codec.h"
 #include "datasets/make.h"
 #include "datasets/reader.h"
+#include "datasets/reader_hdf5.h"
+#include "datasets/reader_keep.h"
 #include "datasets/scene.h"
 #include "datasets/tables.h"
 #include "tests/support/scratch.h"
@@ -263,6 +265,67 @@ static void damaged_file(void **state) {
     sg_catalogue_close(catalogue);
 }
 
+static void rows_of_hdf5_that_are_none(void **state) {
+    (void)state;
+    static uint8_t pixels[BYTES];
+    float numbers[2 * DIM];
+    char path[160];
+    size_t n = 0;
+    sg_frame_place place;
+    sg_row_place row;
+    sg_status status;
+    sg_hdf5_rows *file = NULL;
+    sg_catalogue *catalogue = made("robomimic", "raw", path, sizeof path);
+    assert_int_equal(sg_catalogue_place(catalogue, 0, 0, 0, &place, &status), SG_OK);
+    assert_int_equal(sg_catalogue_row(catalogue, 0, 0, &row, &status), SG_OK);
+    assert_int_equal(sg_hdf5_rows_open(place.path, &file, &status), SG_OK);
+    assert_int_equal(sg_hdf5_rows_bytes(file, place.inner, LENGTH, pixels, BYTES, &status), SG_BAD_INPUT);
+    assert_int_equal(sg_hdf5_rows_bytes(file, place.inner, -1, pixels, BYTES, &status), SG_BAD_INPUT);
+    assert_int_equal(sg_hdf5_rows_bytes(file, place.inner, 0, pixels, BYTES - 1, &status), SG_BAD_INPUT);
+    assert_int_equal(sg_hdf5_rows_bytes(file, row.state, 0, pixels, BYTES, &status), SG_BAD_INPUT); /* of doubles */
+    assert_int_equal(sg_hdf5_rows_bytes(file, "data/none", 0, pixels, BYTES, &status), SG_BAD_INPUT);
+    assert_non_null(strstr(status.text, "data/none"));
+    assert_int_equal(sg_hdf5_rows_bytes(file, "data", 0, pixels, BYTES, &status), SG_BAD_INPUT); /* a group */
+    assert_int_equal(sg_hdf5_rows_numbers(file, place.inner, 0, 1, numbers, DIM, DIM, &n, &status), SG_BAD_INPUT);
+    assert_int_equal(sg_hdf5_rows_numbers(file, row.action, 0, 1, numbers, DIM, DIM - 1, &n, &status), SG_BAD_INPUT);
+    assert_int_equal(sg_hdf5_rows_numbers(file, row.action, LENGTH - 1, 2, numbers, DIM, DIM, &n, &status),
+                     SG_BAD_INPUT);
+    assert_int_equal(sg_hdf5_rows_numbers(file, row.action, LENGTH - 2, 2, numbers, DIM, DIM, &n, &status), SG_OK);
+    assert_int_equal(n, DIM);
+    sg_hdf5_rows_close(file);
+    sg_catalogue_close(catalogue);
+}
+
+static char closed[8];
+
+static void close_letter(void *value) {
+    closed[strlen(closed)] = *(const char *)value;
+}
+
+static void the_least_recently_used_goes(void **state) {
+    (void)state;
+    char a[] = "a", b[] = "b", c[] = "c", d[] = "d";
+    sg_keep keep;
+    sg_status status;
+    assert_int_equal(sg_keep_start(&keep, 2, close_letter, &status), SG_OK);
+    assert_int_equal(sg_keep_put(&keep, "a", a, &status), SG_OK);
+    assert_false(sg_keep_drop_oldest(&keep)); /* never the last one */
+    assert_int_equal(sg_keep_put(&keep, "b", b, &status), SG_OK);
+    assert_ptr_equal(sg_keep_get(&keep, "a"), a);
+    assert_int_equal(sg_keep_put(&keep, "c", c, &status), SG_OK);
+    assert_string_equal(closed, "b");
+    assert_null(sg_keep_get(&keep, "b"));
+    assert_ptr_equal(sg_keep_get(&keep, "a"), a);
+    assert_true(sg_keep_drop_oldest(&keep));
+    assert_string_equal(closed, "bc");
+    assert_int_equal(sg_keep_put(&keep, "d", d, &status), SG_OK);
+    sg_keep_drop(&keep, "a");
+    sg_keep_drop(&keep, "nobody");
+    assert_string_equal(closed, "bca");
+    sg_keep_end(&keep);
+    assert_string_equal(closed, "bcad");
+}
+
 /* With room for one decoder every change of camera opens its video anew; the frames are the same. */
 static void few_decoders(void **state) {
     (void)state;
@@ -299,10 +362,16 @@ static int end(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(raw_frames_in_hdf5), cmocka_unit_test(encoded_frames_in_hdf5),
-        cmocka_unit_test(files_of_images),    cmocka_unit_test(lerobot_videos),
-        cmocka_unit_test(few_decoders),       cmocka_unit_test(lerobot_images_in_tables),
-        cmocka_unit_test(refused_options),    cmocka_unit_test(damaged_file),
+        cmocka_unit_test(raw_frames_in_hdf5),
+        cmocka_unit_test(encoded_frames_in_hdf5),
+        cmocka_unit_test(files_of_images),
+        cmocka_unit_test(lerobot_videos),
+        cmocka_unit_test(few_decoders),
+        cmocka_unit_test(lerobot_images_in_tables),
+        cmocka_unit_test(rows_of_hdf5_that_are_none),
+        cmocka_unit_test(the_least_recently_used_goes),
+        cmocka_unit_test(refused_options),
+        cmocka_unit_test(damaged_file),
     };
     return cmocka_run_group_tests(tests, start, end);
 }
