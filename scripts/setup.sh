@@ -33,7 +33,7 @@ carquet=0.7.2
 if [ ! -f build/carquet/carquet/libcarquet.so ] || [ ! -d "build/carquet/carquet-$carquet.dist-info" ]; then
   echo "setup: installing carquet $carquet in build/carquet" >&2
   rm -rf build/carquet
-  python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps --no-compile \
+  python3 -m pip install --quiet --retries 1 --timeout 15 --disable-pip-version-check --root-user-action ignore --no-deps --no-compile \
     --only-binary :all: --target build/carquet "carquet==$carquet" >&2 ||
     echo "setup: carquet $carquet cannot be had: Parquet tables will not be read" >&2
 fi
