@@ -269,18 +269,25 @@ double sg_workers_cpu_s(const sg_workers *w) {
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-/* Private_Clean and Private_Dirty (Linux, proc(5)). */
+/* Private_Clean and Private_Dirty (Linux, proc(5)) of private mappings: pages of the shared places that one worker alone has
+ * touched so far would count as its own. */
 static int64_t private_by_smaps(pid_t id) {
-    char path[64], line[256];
-    (void)snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)id);
+    char path[64], line[512];
+    (void)snprintf(path, sizeof path, "/proc/%d/smaps", (int)id);
     FILE *file = fopen(path, "re");
     if (!file) return 0;
     int64_t kib = 0;
-    while (fgets(line, sizeof line, file))
-        if (strncmp(line, "Private_", 8) == 0 && strncmp(line, "Private_Hugetlb", 15) != 0) {
-            const char *colon = strchr(line, ':');
-            kib += colon ? strtoll(colon + 1, NULL, 10) : 0;
+    bool is_private = false;
+    while (fgets(line, sizeof line, file)) {
+        char rights[8];
+        if (sscanf(line, "%*[0-9a-f]-%*[0-9a-f] %7s", rights) == 1) {
+            is_private = strlen(rights) == 4 && rights[3] == 'p';
+            continue;
         }
+        if (!is_private || strncmp(line, "Private_", 8) != 0 || strncmp(line, "Private_Hugetlb", 15) == 0) continue;
+        const char *colon = strchr(line, ':');
+        kib += colon ? strtoll(colon + 1, NULL, 10) : 0;
+    }
     (void)fclose(file);
     return kib * 1024;
 }
