@@ -30,10 +30,9 @@ static double step_of(const sg_point *p) {
     return ((preprocessing_s > 0 ? preprocessing_s : 0) + (update_s > 0 ? update_s : 0)) / micro_steps(p);
 }
 
-/* Of the training process itself; what it decodes in line is the loader's. */
+/* Of the training process itself, which decodes nothing: without workers a process of its own makes each batch. */
 static double step_cpu_of(const sg_point *p) {
-    double cpu_s = p->loader.step_cpu_s / micro_steps(p);
-    return p->config.workers > 0 ? cpu_s : cpu_s - p->loader.batch_cpu_s;
+    return p->loader.step_cpu_s / micro_steps(p);
 }
 
 static sg_loader_row row_of(const sg_point *p) {
