@@ -11,9 +11,17 @@
 
 static const int64_t LARGE = INT64_C(1000000000000); /* no data set, and no dimension, is larger */
 
-/* A folder stands for its meta/info.json (or, when it is the meta folder, its info.json). */
+static bool is_meta_folder(const char *path) {
+    char *real = realpath(path, NULL);
+    const char *slash = real ? strrchr(real, '/') : NULL;
+    bool meta = slash && strcmp(slash + 1, "meta") == 0;
+    free(real);
+    return meta;
+}
+
+/* A folder stands for its meta/info.json, or, when it is the meta folder, its info.json: others' info.json says nothing. */
 static sg_code find_info(const char *path, char *out, size_t room, sg_status *status) {
-    static const char *const tail[] = {"", "/meta/info.json", "/info.json"};
+    const char *const tail[] = {"", "/meta/info.json", is_meta_folder(path) ? "/info.json" : ""};
     for (size_t i = 0; i < 3; i++) {
         int n = snprintf(out, room, "%s%s", path, tail[i]);
         if (n < 0 || (size_t)n >= room)

@@ -11,7 +11,7 @@ typedef struct sg_lerobot_info {
     char data_path[256], video_path[256]; /* "": not stated */
 } sg_lerobot_info;
 
-/* SG_NO: at path is no such file, nor meta/info.json or info.json in a folder there; nothing is in the status. Bad JSON:
+/* SG_NO: at path is no such file, nor meta/info.json in a folder there, nor info.json in a meta folder; nothing is in the status. Bad JSON:
  * line and column. */
 sg_code sg_lerobot_info_read(const char *path, sg_lerobot_info *info, sg_status *status);
 void sg_lerobot_info_free(sg_lerobot_info *info);

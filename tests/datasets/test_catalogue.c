@@ -306,7 +306,7 @@ static void links(void **state) {
 
 static void many_episodes(void **state) {
     (void)state;
-    enum { N = 100000 };
+    enum { N = 20000 };
     sg_scratch s = sg_scratch_new();
     char path[512];
     path_in(&s, "episodes.jsonl", path);

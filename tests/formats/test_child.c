@@ -97,7 +97,7 @@ static sg_code leave(void *user, sg_bytes *answer, sg_status *status) {
 static sg_code spin(void *user, sg_bytes *answer, sg_status *status) {
     (void)answer;
     (void)status;
-    for (volatile int i = 0;; i++)
+    for (volatile unsigned i = 0;; i++)
         if (user) break;
     return SG_OK;
 }
