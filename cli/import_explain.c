@@ -91,7 +91,8 @@ static sg_code explain_run(const sg_import_job *job, const sg_target *target, co
                                   .variants = p->variant,
                                   .n_variants = p->n_variants,
                                   .envs = job->args.envs > 0 ? job->args.envs : 0,
-                                  .steps_per_env = job->args.steps_per_env > 0 ? job->args.steps_per_env : 0};
+                                  .steps_per_env = job->args.steps_per_env > 0 ? job->args.steps_per_env : 0,
+                                  .task = job->args.task};
         (void)snprintf(facts.precision, sizeof facts.precision, "%s", precision_of(job));
         code = sg_explain(&facts, e, status);
     }

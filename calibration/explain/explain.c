@@ -100,7 +100,7 @@ double sg_explain_median(double *values, size_t n) {
 sg_explain_time sg_explain_time_of(double seconds) {
     sg_explain_time t;
     double minutes = floor(seconds / 60 + 0.5);
-    if (seconds == 0) return (sg_explain_time){"none"};
+    if (seconds == 0 || isnan(seconds)) return (sg_explain_time){"none"};
     if (seconds < 1)
         (void)snprintf(t.s, sizeof t.s, "%.3g ms", 1e3 * seconds);
     else if (seconds < 100)
@@ -205,7 +205,7 @@ static sg_explain_run run_of(const sg_explain_facts *facts) {
     double value[SG_LOG_FIELDS];
     bool one = sg_log_typical(log, value);
     sg_explain_run run = {.facts = facts, .log = log, .config = &log->config, .note = ""};
-    if (one) run.note = " (of the only window, its warm-up included)";
+    if (one) run.note = " (of the log's only window)";
     run.step_s = value[SG_LOG_STEP_S];
     run.update_s = value[SG_LOG_UPDATE_S];
     run.data_s = value[SG_LOG_DATALOADING_S];

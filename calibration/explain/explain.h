@@ -27,6 +27,7 @@ typedef struct sg_explain_facts {
     size_t n_variants;
     char precision[16];          /* what the training was asked for; "": not told */
     int64_t envs, steps_per_env; /* PPO, per process; 0: not told */
+    const char *task;            /* PPO: simulator and task ("mjlab-g1"); NULL: not told */
 } sg_explain_facts;
 
 typedef struct sg_diagnosis {

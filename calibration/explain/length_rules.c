@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "calibration/explain/rules.h"
+#include "calibration/forecast/forecast.h"
 
 static const char *unit(const sg_explain_run *r) {
     return r->ppo ? "iterations" : "steps";
@@ -26,11 +27,28 @@ static bool ended(const sg_log *log) {
     return isfinite(log->train_s);
 }
 
+/* As 'plan --log' tells it. */
+static bool by_forecast(const sg_explain_run *r, sg_diagnosis *d) {
+    sg_forecast f;
+    sg_forecast_options options = {.save_every = r->config->save_every > 0 ? r->config->save_every : 0};
+    sg_status ignored;
+    if (sg_forecast_make(r->log, &options, &f, &ignored) != SG_OK) return false;
+    sg_say_text(d, "%s are left (90 %%: %s to %s)", sg_explain_time_of(f.rest_s.value).s,
+                sg_explain_time_of(f.rest_s.low).s, sg_explain_time_of(f.rest_s.high).s);
+    sg_say_evidence(
+        d, "%.0f of %.0f %s done, %s each; of the rest the steps take %s, checkpoints %s, ends of epochs %s", f.at_step,
+        f.to_step, unit(r), sg_explain_time_of(f.pace.steady_s).s, sg_explain_time_of(f.steps_s.value).s,
+        sg_explain_time_of(f.checkpoints_s.value).s, sg_explain_time_of(f.epochs_s.value).s);
+    return true;
+}
+
 /* A bar's rate is of the last seconds: one said 14.4 h for a run whose averages give 17 (public log of a Mac). */
 bool sg_rule_time_left(const sg_explain_run *r, sg_diagnosis *d) {
     double total = (double)r->config->steps, at = last_place(r);
     double step_s = r->log->mean_step_s > 0 ? r->log->mean_step_s : r->step_s;
     if (!(total > 0) || !(at < total) || !(step_s > 0) || ended(r->log)) return false;
+    sg_say_remedy(d, "Set the provider's limit above it; a progress bar shows the rate of its last seconds only");
+    if (by_forecast(r, d)) return true;
     if (r->lerobot && !r->means) step_s = r->step_s;
     double left = (total - at) * step_s, pauses = 0;
     if (r->save_interval > 0 && r->timed_checkpoints + r->timed_pushes > 0)
@@ -42,7 +60,6 @@ bool sg_rule_time_left(const sg_explain_run *r, sg_diagnosis *d) {
     sg_say_evidence(d, "%.0f of %.0f %s done, %s each on average%s%s%s", at, total, unit(r),
                     sg_explain_time_of(step_s).s, r->note, pauses > 0 ? "; saving and pushing as so far: " : "",
                     pauses > 0 ? sg_explain_time_of(pauses).s : "");
-    sg_say_remedy(d, "Set the provider's limit above it; a progress bar shows the rate of its last seconds only");
     return true;
 }
 

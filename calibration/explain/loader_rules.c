@@ -21,6 +21,12 @@ bool sg_rule_loader_wait(const sg_explain_run *r, sg_diagnosis *d) {
                 with_prep ? " (the format counts preprocessing into the wait)" : "");
     sg_say_evidence(d, "data_s %s of a step of %s%s, update_s %s", sg_explain_time_of(r->data_s).s,
                     sg_explain_time_of(r->step_s).s, r->note, sg_explain_time_of(r->update_s).s);
+    const sg_prediction *p = r->facts->predicted;
+    if (p && isfinite(p->dataloading_s.value))
+        sg_say_evidence(d, "data_s %s of a step of %s%s, update_s %s; predicted data_s %s (%s to %s)",
+                        sg_explain_time_of(r->data_s).s, sg_explain_time_of(r->step_s).s, r->note,
+                        sg_explain_time_of(r->update_s).s, sg_explain_time_of(p->dataloading_s.value).s,
+                        sg_explain_time_of(p->dataloading_s.low).s, sg_explain_time_of(p->dataloading_s.high).s);
     char workers[64] = "--num_workers (4 by default)";
     if (r->config->workers > 0)
         (void)snprintf(workers, sizeof workers, "--num_workers (now %lld)", (long long)r->config->workers);

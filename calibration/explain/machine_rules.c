@@ -31,6 +31,12 @@ static const sg_explain_variant *best_change(const sg_explain_run *r, double *ga
     return best;
 }
 
+/* What seconds saved in each step make of the whole. */
+static void save(const sg_explain_run *r, double seconds, sg_diagnosis *d) {
+    if (!(seconds > 0) || !(seconds < r->step_s)) return;
+    d->gain = r->step_s / (r->step_s - seconds);
+}
+
 /* Of the update: the walk of the step on the machine's model tells what it is spent on; where host and device are within a
  * factor of two neither alone decides, the walk does. */
 bool sg_rule_limit(const sg_explain_run *r, sg_diagnosis *d) {
@@ -58,7 +64,7 @@ bool sg_rule_limit(const sg_explain_run *r, sg_diagnosis *d) {
                     sg_explain_time_of(p->optimizer_s).s);
     const sg_explain_variant *best = best_change(r, &gain);
     if (best) {
-        d->gain = gain;
+        save(r, work * (1 - 1 / gain), d);
         sg_say_remedy(d, "Predicted best change: %s, the update %.2f times as fast%s", best->change, gain,
                       launch ? "; or a larger batch, whose samples are almost free while the GPU waits" : "");
     } else {
@@ -78,9 +84,10 @@ bool sg_rule_slower(const sg_explain_run *r, sg_diagnosis *d) {
     const sg_figure *f = predicted_of(r, p);
     if (work <= f->high) return false;
     d->cause = p->device_busy_share < 0.7 ? "launch" : "compute";
-    d->share = 1 - f->value / work;
-    d->gain = work / f->value;
-    sg_say_text(d, "It is %.2f times slower than this machine should be", d->gain);
+    d->share = (work - f->value) / r->step_s;
+    save(r, work - f->value, d);
+    sg_say_text(d, "The %s takes %.2f times what this machine should need",
+                isfinite(r->learning_s) ? "learning" : "update", work / f->value);
     sg_say_evidence(d, "%s%s, predicted %s with at most %s", sg_explain_time_of(work).s, r->note,
                     sg_explain_time_of(f->value).s, sg_explain_time_of(f->high).s);
     sg_say_remedy(d, "%s",
@@ -107,8 +114,10 @@ bool sg_rule_precision_ignored(const sg_explain_run *r, sg_diagnosis *d) {
     bool by_time = without > 1.25 * with;
     if (by_memory ? r->peak_bytes < sqrt(with_bytes * without_bytes) : !by_time || work < sqrt(with * without))
         return false;
-    d->share = with < without ? 1 - with / without : NAN;
-    d->gain = without > with ? without / with : NAN;
+    if (with < without) {
+        d->share = work * (1 - with / without) / r->step_s;
+        save(r, work * (1 - with / without), d);
+    }
     sg_say_text(d, "%s was asked for, but the run behaves like full precision", r->facts->precision);
     if (by_memory)
         sg_say_evidence(d, "%.2f GiB at the peak; predicted %.2f GiB with %s, %.2f GiB without it",

@@ -127,8 +127,8 @@ bool sg_rule_update_drift(const sg_explain_run *r, sg_diagnosis *d) {
     free(update);
     if (half < 2 || !(fabs(log(late / early)) > 0.08)) return false;
     bool slower = late > early;
-    d->share = slower ? 1 - early / late : NAN;
-    d->gain = slower ? late / early : NAN;
+    d->share = slower ? (late - early) / (r->step_s - r->update_s + late) : NAN;
+    d->gain = slower ? sg_gain_without(d->share) : NAN;
     sg_say_text(d, "The update became %s during the run", slower ? "slower" : "faster");
     sg_say_evidence(d, "Median update_s %s in the first half of the lines, %s in the second%s",
                     sg_explain_time_of(early).s, sg_explain_time_of(late).s,
