@@ -10,7 +10,7 @@ static const sg_command commands[] = {
     {"inspect", "inspect POLICY [options]",
      "Parameters, FLOPs, memory plan and operations of a training step; needs no hardware",
      "stepgauge inspect act --batch 8 --cameras 2", "pnrdij", sg_cmd_inspect},
-    {"measure", "measure POLICY --batch B[,B..] [-o run.h5]",
+    {"measure", "measure POLICY --batch B[,B..] [--dataset DIR --workers W[,W..]] [-o run.h5]",
      "Run the training step for real and record phases and memory", "stepgauge measure act --batch 1,2,4 -o run.h5",
      "pnrdchmketfwojL", sg_cmd_measure},
     {"bench", "bench gemm|memory|copy|launch|collective|decode|ops [--device D] [-o run.h5]",

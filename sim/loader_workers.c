@@ -15,6 +15,7 @@
 
 #include "formats/child.h"
 #include "kernels/clock.h"
+#include "sim/host_state.h"
 #include "sim/loader_worker.h"
 
 typedef struct process {
@@ -63,6 +64,13 @@ static sg_code lay_out(sg_workers *w, sg_status *status) {
         __builtin_add_overflow(w->bytes, w->board_bytes, &w->bytes))
         return sg_fail(status, SG_BAD_INPUT, "a loader's queue of %" PRId64 " batches of %zu bytes is too long",
                        w->options.places, w->place_bytes);
+    uint64_t available = sg_host_available_bytes();
+    if (available && w->bytes > available)
+        return sg_fail(
+            status, SG_NO,
+            "%" PRId64 " batches of %.1f MiB under way need %.1f GiB of memory, %.1f GiB are free: take fewer "
+            "loader workers or a smaller batch",
+            w->options.places, (double)w->place_bytes / 0x1p20, (double)w->bytes / 0x1p30, (double)available / 0x1p30);
     void *memory = mmap(NULL, w->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return sg_fail_memory(status, w->bytes, "the batches of a loader");
     w->shared = memory;

@@ -25,7 +25,7 @@ typedef struct sg_made_batch {
 
 typedef struct sg_workers sg_workers;
 
-/* Forks the workers, which wait for what they are asked for. The source and the training must outlive them. */
+/* SG_NO: so many batches do not fit in memory. Forks the workers, which wait for what they are asked for. The source and the training must outlive them. */
 sg_code sg_workers_open(const sg_workers_options *options, sg_workers **workers, sg_status *status);
 /* Ends them at once, whatever they do. NULL is allowed. */
 void sg_workers_close(sg_workers *workers);

@@ -169,7 +169,7 @@ static void what_makes_no_sense_is_refused(void **state) {
     refused(sg_stepgauge(MEASURE, "--update-s", "1", "--device", "cuda", NULL), "leave out --device");
     refused(sg_stepgauge(MEASURE, "--update-s", "1", "--loader-only", NULL), "leave out one of them");
     refused(sg_stepgauge(MEASURE, "--update-s", "-1", NULL), "at least 0");
-    refused(sg_stepgauge(MEASURE, "--cameras", "2", NULL), "--cameras 1");
+    refused(sg_stepgauge(MEASURE, "--cameras", "2", "--layers", "cached", NULL), "--cameras 1");
     refused(sg_stepgauge("measure", "ppo", "--update-s", "1", NULL), "environment");
     refused(sg_stepgauge("predict", "act", "--loader-only", NULL), "measure");
 }

@@ -247,6 +247,64 @@ static void what_batches_cost_is_told(void **unused) {
     sg_loader_close(l);
 }
 
+/* ---- pinned memory ----------------------------------------------------------------------------------------------- */
+
+static int64_t pinned; /* pieces that are held */
+
+static sg_code pin(sg_device *device, uint64_t bytes, void **memory, sg_status *status) {
+    (void)device;
+    *memory = malloc(bytes);
+    if (!*memory) return sg_fail_memory(status, bytes, "pinned memory");
+    pinned++;
+    return SG_OK;
+}
+
+static void unpin(sg_device *device, void *memory) {
+    (void)device;
+    free(memory);
+    pinned--;
+}
+
+static const sg_device_api PINNING = {.host_alloc = pin, .host_free = unpin};
+
+/* The same batches through a thread that copies them, over several epochs, and closing with copies under way. */
+static void batches_come_in_pinned_memory(void **unused) {
+    (void)unused;
+    shapes s = shapes_of();
+    join(&s);
+    faults none = NONE;
+    sg_status status = {0};
+    const sg_sample_source source = source_of(&none, 22);
+    for (int workers = 0; workers <= 2; workers++) {
+        const sg_sample_order order = {22, BATCH, 4, 0, 1};
+        sg_loader *l = opened(&(sg_loader_options){
+            .training = &s.training, .source = &source, .workers = workers, .prefetch = 2, .seed = 4});
+        assert_int_equal(sg_loader_use_device(l, &PINNING, NULL, &status), SG_OK);
+        assert_int_equal(pinned, 3 * (workers ? 2 * workers + 1 : 2));
+        for (int64_t b = 0; b < 20; b++) {
+            void *const *data;
+            if (next(l, &data, &status)) fail_msg("%s", status.text);
+            for (int row = 0; row < BATCH; row++)
+                assert_int_equal(sample_in(data, row), sg_order_sample(&order, b / 6, b % 6, row));
+        }
+        sg_loader_close(l);
+        assert_int_equal(pinned, 0);
+    }
+    faults bad = {7, -1, -1, -1};
+    const sg_sample_source broken = source_of(&bad, 22);
+    sg_loader *l =
+        opened(&(sg_loader_options){.training = &s.training, .source = &broken, .workers = 2, .prefetch = 1});
+    assert_int_equal(sg_loader_use_device(l, &PINNING, NULL, &status), SG_OK);
+    void *const *data;
+    sg_code code = SG_OK;
+    for (int b = 0; b < 8 && !code; b++) code = next(l, &data, &status);
+    assert_int_equal(code, SG_BAD_INPUT);
+    assert_non_null(strstr(status.text, "episode_7.png"));
+    assert_int_equal(next(l, &data, &status), SG_BAD_INPUT); /* and stays so */
+    sg_loader_close(l);
+    assert_int_equal(pinned, 0);
+}
+
 /* ---- faults ------------------------------------------------------------------------------------------------------ */
 
 /* The error after at most `most` batches. */
@@ -397,6 +455,10 @@ static void nonsense_is_refused(void **unused) {
     o.simulated = true;
     assert_int_equal(sg_loader_open(&o, &l, &status), SG_BAD_INPUT);
     o.simulated = false;
+    s.tensors[0].desc = sg_desc_make(SG_U8, 4, (const int64_t[]){BATCH, 3, 1 << 19, 1 << 19});
+    o.workers = 8;
+    assert_int_equal(sg_loader_open(&o, &l, &status), SG_NO);
+    assert_non_null(strstr(status.text, "fewer loader workers"));
     o.workers = 100000;
     assert_int_equal(sg_loader_open(&o, &l, &status), SG_BAD_INPUT);
 }
@@ -594,6 +656,7 @@ int main(void) {
         cmocka_unit_test(ranks_share_an_epoch),
         cmocka_unit_test(workers_do_not_matter),
         cmocka_unit_test(what_batches_cost_is_told),
+        cmocka_unit_test(batches_come_in_pinned_memory),
         cmocka_unit_test(faults_are_told),
         cmocka_unit_test(a_killed_worker_is_told),
 #ifndef SHADOW_MEMORY
