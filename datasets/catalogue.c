@@ -3,7 +3,6 @@
 #include "datasets/data_files.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +28,7 @@ sg_code sg_catalogue_join(char *out, size_t room, const char *dir, const char *n
 
 sg_code sg_catalogue_episodes(sg_catalogue *catalogue, size_t n, sg_status *status) {
     if (n == 0) return sg_fail(status, SG_BAD_INPUT, "%.400s holds no episode", catalogue->path);
-    if (n > SIZE_MAX / 16 || n > (size_t)SG_FRAMES_MOST)
+    if (n > (size_t)SG_FRAMES_MOST)
         return sg_fail(status, SG_BAD_INPUT, "%.400s: %zu episodes are more than a data set has", catalogue->path, n);
     size_t bytes = (n + 1) * sizeof *catalogue->first_frame;
     catalogue->first_frame = calloc(n + 1, sizeof *catalogue->first_frame);
@@ -204,37 +203,44 @@ int64_t sg_catalogue_episode(const sg_catalogue *catalogue, int64_t frame) {
     return (int64_t)low;
 }
 
-/* Adds to a text that ends where it is full. */
-SG_PRINTF(3, 4)
-static void add_text(char *text, size_t bytes, const char *format, ...) {
-    size_t n = strlen(text);
-    va_list list;
-    va_start(list, format);
-    (void)vsnprintf(text + n, bytes - n, format, list);
-    va_end(list);
+/* Adds to a text at *n, which ends where it is full. */
+static void add_text(char *text, size_t bytes, size_t *n, const char *before, const char *added) {
+    for (const char *p = before; *p && *n + 1 < bytes; p++) text[(*n)++] = *p;
+    for (const char *p = added; *p && *n + 1 < bytes; p++) text[(*n)++] = *p;
+    text[*n] = 0;
+}
+
+static void add_number(char *text, size_t bytes, size_t *n, const char *before, int64_t number) {
+    char digits[24];
+    (void)snprintf(digits, sizeof digits, "%" PRId64, number);
+    add_text(text, bytes, n, before, digits);
 }
 
 /* Sizes that differ from the ones before them: "480x640+240x320". */
-static void add_sizes(const sg_catalogue *catalogue, char *text, size_t bytes) {
+static void add_sizes(const sg_catalogue *catalogue, char *text, size_t bytes, size_t *n) {
     const sg_camera *camera = catalogue->cameras;
-    for (size_t c = 0; c < catalogue->n_cameras; c++) {
+    for (size_t c = 0; camera && c < catalogue->n_cameras; c++) {
         bool known = false;
         for (size_t i = 0; i < c && !known; i++)
             known = camera[i].height == camera[c].height && camera[i].width == camera[c].width;
-        if (!known) add_text(text, bytes, "%s%" PRId64 "x%" PRId64, c ? "+" : ";", camera[c].height, camera[c].width);
+        if (known) continue;
+        add_number(text, bytes, n, c ? "+" : ";", camera[c].height);
+        add_number(text, bytes, n, "x", camera[c].width);
     }
 }
 
 void sg_catalogue_describe(const sg_catalogue *catalogue, char *text, size_t bytes) {
     if (bytes == 0) return;
-    text[0] = 0;
-    const sg_camera *camera = catalogue->cameras;
+    size_t n = 0;
+    const sg_camera *camera = catalogue->n_cameras > 0 ? catalogue->cameras : NULL;
     const char *version = catalogue->info.version;
-    add_text(text, bytes, "%s%s%s", sg_dataset_kind_name(catalogue->kind), version[0] ? "-" : "", version);
-    if (catalogue->n_cameras > 0 && camera->codec[0]) add_text(text, bytes, ";%s", camera->codec);
-    add_sizes(catalogue, text, bytes);
-    if (catalogue->n_cameras > 0 && camera->gop > 0) add_text(text, bytes, ";gop=%" PRId64, camera->gop);
-    add_text(text, bytes, ";cameras=%zu;name=%s", catalogue->n_cameras, catalogue->name);
+    add_text(text, bytes, &n, "", sg_dataset_kind_name(catalogue->kind));
+    if (version[0]) add_text(text, bytes, &n, "-", version);
+    if (camera && camera->codec[0]) add_text(text, bytes, &n, ";", camera->codec);
+    add_sizes(catalogue, text, bytes, &n);
+    if (camera && camera->gop > 0) add_number(text, bytes, &n, ";gop=", camera->gop);
+    add_number(text, bytes, &n, ";cameras=", (int64_t)catalogue->n_cameras);
+    add_text(text, bytes, &n, ";name=", catalogue->name);
 }
 
 sg_code sg_catalogue_make_cold(const sg_catalogue *catalogue, sg_status *status) {

@@ -202,7 +202,7 @@ static sg_code from_table(sg_catalogue *catalogue, sg_lerobot_places *places, sg
     all_rows all = {0};
     sg_code code = read_table(catalogue, &all, status);
     if (code == SG_OK) code = sg_catalogue_episodes(catalogue, all.n, status);
-    if (code == SG_OK) {
+    if (code == SG_OK && all.n > 0) {
         places->data_part = calloc(all.n, sizeof *places->data_part);
         places->video_part = calloc(all.n * (catalogue->n_cameras + 1), sizeof *places->video_part);
         if (!places->data_part || !places->video_part)

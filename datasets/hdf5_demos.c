@@ -355,6 +355,7 @@ static sg_code scan_folder(scan *s, const char *folder, const sg_name_list *file
         s->path = path;
         s->file = (uint32_t)i;
         if (code == SG_OK) code = scan_file(s);
+        s->path = folder;
     }
     return code;
 }

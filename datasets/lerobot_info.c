@@ -128,7 +128,7 @@ static sg_code add_camera(const sg_tree *tree, const sg_node *feature, sg_lerobo
     sg_dataset *d = &info->set;
     sg_camera *camera = NULL;
     sg_code code = next_camera(info, &camera, status);
-    if (code != SG_OK) return code;
+    if (!camera) return code;
     if (strlen(feature->key) >= sizeof camera->name || !sg_path_part_is_sound(feature->key))
         return sg_node_fail(tree, feature, status, "no camera has such a name");
     (void)snprintf(camera->name, sizeof camera->name, "%s", feature->key);

@@ -67,6 +67,12 @@ static void ends_in(const char *text, const char *ending) {
 
 static void described_as(const sg_catalogue *c, const char *begins) {
     char text[256];
+    for (size_t room = 1; room < sizeof text; room++) { /* whatever the room, never beyond it */
+        memset(text, '#', sizeof text);
+        sg_catalogue_describe(c, text, room);
+        assert_non_null(memchr(text, 0, room));
+        assert_int_equal(text[room], '#');
+    }
     sg_catalogue_describe(c, text, sizeof text);
     if (strncmp(text, begins, strlen(begins)) != 0) fail_msg("'%s' does not begin with '%s'", text, begins);
     sg_assert_contains(text, c->name);
