@@ -171,7 +171,9 @@ static sg_code cool_open(chill *c, int fd, bool ask, size_t bytes, const char *p
         ((uint32_t)system.f_type == (uint32_t)TMPFS || (uint32_t)system.f_type == (uint32_t)RAMFS))
         return sg_fail(status, SG_MACHINE, "%.400s lies in memory, not on a disk: cold reads cannot be measured there",
                        path);
-    (void)fdatasync(fd); /* of a file system that is read-only it fails, and nothing is to be written there */
+    /* Pages need to be written to be dropped, not to be safe: fdatasync would have the disk empty its own cache for every file,
+     * and a data set may hold tens of thousands. Where it fails nothing is to be written (read-only, or no such call). */
+    (void)sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
     int error = posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     if (error != 0)
         return sg_fail(status, SG_MACHINE, "cannot drop %.400s from the page cache: %s", path, strerror(error));
