@@ -63,7 +63,7 @@ static void remedies(const sg_loader_outlook *l, const sg_predict_work *w, char 
     if (l->decoded_samples_per_s > 1.1 * l->samples_per_s.value) {
         bool first = before[0] == ';';
         append(text, bytes, at, "%s decoded frames", before);
-        if (first)
+        if (first || fabs(l->decoded_samples_per_s / l->demand_samples_per_s - 1) < 0.01)
             append(text, bytes, at, " would lift it to %.3g", l->decoded_samples_per_s);
         else
             append(text, bytes, at, " would lift it to %.3g or %.3g", l->demand_samples_per_s,

@@ -77,6 +77,7 @@ static double processors_of(const sg_predict_work *w, bool *known) {
 /* Processors that the step keeps busy: all of its threads on a CPU, the host's share of the time beside a GPU. */
 static double threads_of(const sg_predict_work *w, const outlook *o) {
     const sg_virtual_report *r = &w->walked.report;
+    if (w->options->paused) return 0;
     if (!on_cpu(w)) return r->host_s > 0 ? fmin(1, r->host_busy_s / r->host_s) : 1;
     double units = w->machine.units > 0 ? w->machine.units : 1;
     return fmax(1, units * (o->law.step_busy > 0 ? o->law.step_busy : 1));
@@ -90,7 +91,7 @@ static void set_course(const sg_predict_work *w, const sg_figure *compute, outlo
                            .frames_per_camera = t->frames_per_sample,
                            .step_threads = threads_of(w, o),
                            .step_s = compute->value,
-                           .step_on_processors = on_cpu(w)};
+                           .step_on_processors = on_cpu(w) && !w->options->paused};
     load.batch_bytes = 3 * (double)t->batch * (double)t->cameras * (double)t->frames_per_sample *
                        (double)t->image_height * (double)t->image_width;
     load.processors = processors_of(w, &o->known_processors);
@@ -202,7 +203,7 @@ static void set_outlook(sg_predict_work *w, const sg_figure *compute, const outl
                         double epoch_end_s) {
     const sg_loader_course *c = &o->course;
     sg_loader_outlook *out = &w->out->loader;
-    double samples = (double)w->training->batch * w->ranks, needed = 1 / (compute->value + c->handover_s);
+    double samples = (double)w->training->batch * w->ranks, needed = 1 / fmax(compute->value + c->handover_s, 1e-9);
     double left = left_for_workers(c), rate = sg_loader_rate(c, c->workers, left);
     sg_loader_course decoded = *c;
     double frames = (double)(w->training->cameras * w->training->frames_per_sample * w->training->batch);
@@ -222,7 +223,7 @@ static void set_outlook(sg_predict_work *w, const sg_figure *compute, const outl
                                .workers_needed = sg_loader_workers_for(c, needed),
                                .processors_needed = sg_loader_processors_for(c, needed),
                                .batch_cpu_s = c->batch_cpu_s,
-                               .update_stretch = at->step_s / c->step_s};
+                               .update_stretch = c->step_s > 0 ? at->step_s / c->step_s : 1};
     if (o->decoded_cost > 0)
         out->decoded_samples_per_s =
             samples * fmin(needed, sg_loader_rate(&decoded, c->workers, left_for_workers(&decoded)));
@@ -254,7 +255,7 @@ static sg_code decoding(sg_predict_work *w, const sg_figure *compute, bool *limi
     }
     if (code) return sg_fail_in(status, "its loader");
     set_outlook(w, compute, &o, &at, epoch_end_s);
-    if (o.course.step_on_processors) stretch(w, at.step_s / o.course.step_s);
+    if (o.course.step_on_processors && o.course.step_s > 0) stretch(w, at.step_s / o.course.step_s);
     double feeds_s = 1 / sg_loader_rate(&o.course, o.course.workers, left_for_workers(&o.course));
     /* in line nothing overlaps: decoding limits where it takes longer than the step; on shared processors where the step waits */
     *limits = o.course.workers == 0 || !o.course.step_on_processors ? feeds_s > compute->value + o.course.handover_s
@@ -267,8 +268,14 @@ static sg_code decoding(sg_predict_work *w, const sg_figure *compute, bool *limi
 
 sg_code sg_predict_loader(sg_predict_work *w, const sg_figure *compute, bool *limits, sg_status *status) {
     sg_prediction *p = w->out;
+    sg_figure pause = sg_figure_make(w->options->pause_s, (sg_log_sd){0}, SG_EVIDENCE_OBSERVED, w->interval);
     *limits = false;
-    if (w->training->cameras > 0 && compute->value > 0) return decoding(w, compute, limits, status);
+    if (w->options->paused) {
+        p->update_s = pause;
+        p->preprocessing_s = sg_figure_make(0, (sg_log_sd){0}, SG_EVIDENCE_OBSERVED, w->interval);
+        compute = &pause;
+    }
+    if (w->training->cameras > 0 && compute->value >= 0) return decoding(w, compute, limits, status);
     p->step_s = *compute;
     p->dataloading_s = sg_figure_make(0, (sg_log_sd){0}, SG_EVIDENCE_OBSERVED, w->interval);
     return SG_OK;

@@ -64,6 +64,8 @@ static const sg_arg table[] = {
      "PPO: simulator and task, such as isaac-lab/g1-rough: whose logs tell the time of a step"},
     {"--host-speed", "X", 'q', ARG_POSITIVE, AT(host_speed), 0,
      "single-thread speed of the host's CPU; 1: the servers of published trainings"},
+    {"--vcpus", "N", 'q', ARG_POSITIVE, AT(vcpus), 0,
+     "processors of the host, for its loader (default: the machine's)"},
     {"--machine", "M", 'w', ARG_TEXT, AT(machine), 0, "machine name, data sheet (.yaml) or fitted file (.h5)"},
     {"--workers", "N[,N..]", 'p', ARG_INT_LIST, AT(workers), 0, "data loader workers per process"},
     {"--layers", "L[,L..]", 'L', ARG_TEXT, AT(layers), 0,
@@ -87,7 +89,8 @@ static const sg_arg table[] = {
     {"--seed", "N", 'p', ARG_INT, AT(seed), 0, "seed of weights, data, noise and masks (1)"},
     {"--time-budget", "S", 't', ARG_POSITIVE, AT(time_budget_s), 0, "seconds to spend measuring"},
     {"--min-iterations", "N", 't', ARG_INT, AT(min_iterations), 1, "least measured iterations per point (5)"},
-    {"--sizes", "N[,N..]", 'b', ARG_SIZE_LIST, AT(sizes), 1, "gemm: n of n x n x n; decode: heights; else bytes, also 64K, 16M, 1G"},
+    {"--sizes", "N[,N..]", 'b', ARG_SIZE_LIST, AT(sizes), 1,
+     "gemm: n of n x n x n; decode: heights; else bytes, also 64K, 16M, 1G"},
     {"--fresh", NULL, 'f', ARG_FLAG, AT(fresh), 0, "measure again what the run file already holds"},
     {"--frames", "N", 'l', ARG_INT, AT(frames), 1, "frames of the data set"},
     {"--epochs", "E", 'l', ARG_POSITIVE, AT(epochs), 0, "passes over the data set"},
@@ -292,7 +295,7 @@ static void set_defaults(sg_args *args) {
     args->frames = args->steps = args->save_every = args->folds = args->calibrate = args->gpus_per_node = -1;
     args->episodes = args->frames_per_episode = args->gop = -1;
     args->fps = args->env_step_us = args->time_budget_s = args->interval = args->host_speed = args->epochs =
-        args->budget_usd = args->deadline_h = args->update_s = -1;
+        args->budget_usd = args->deadline_h = args->update_s = args->vcpus = -1;
 }
 
 /* One argument at argv[*i]; advances *i past a value that stands apart. given[]: by option. */

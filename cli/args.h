@@ -45,6 +45,7 @@ typedef struct sg_args {
     bool batch_auto, cuda_graph, loader_only;
     const char *layers;
     double update_s; /* < 0: not given */
+    double vcpus;
     int64_t threads, seed;
     double time_budget_s, interval, host_speed;
     int64_t min_iterations;

@@ -1,6 +1,7 @@
 /* predict: what one step of a training needs on a machine, with intervals and evidence. */
 #include "cli/commands.h"
 #include "cli/predicting.h"
+#include "cli/predicting_loader.h"
 #include "cli/show.h"
 
 #include <math.h>
@@ -56,6 +57,7 @@ static json_t *json_prediction(const sg_prediction *p, const sg_request *r, cons
     (void)json_object_set_new(object, "device_busy_share", json_real(p->device_busy_share));
     (void)json_object_set_new(object, "device_evidence", json_string(sg_evidence_name(p->device_evidence)));
     (void)json_object_set_new(object, "host_evidence", json_string(sg_evidence_name(p->host_evidence)));
+    sg_json_outlook(object, p);
     (void)json_object_set_new(object, "fits", json_boolean(p->fits));
     (void)json_object_set_new(object, "limited_by", json_string(p->limited_by));
     (void)json_object_set_new(object, "limited_by_text", json_string(p->limited_by_text));
@@ -96,6 +98,7 @@ static void print_prediction(const sg_prediction *p, const sg_request *r, const 
                "it.\n",
                sg_show_seconds(p->forward_s).s, sg_show_seconds(p->backward_s).s, sg_show_seconds(p->optimizer_s).s,
                sg_show_seconds(p->exposed_sync_s).s, 100 * p->device_busy_share);
+    sg_show_outlook(&p->loader);
     printf("Limited by: %s (%s).", p->limited_by, p->limited_by_text);
     if (m->memory_bytes > 0)
         printf(" Memory: %s (%s).", p->fits ? "fits" : "DOES NOT FIT", sg_show_bytes((double)m->memory_bytes).s);

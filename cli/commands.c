@@ -32,7 +32,7 @@ static const sg_command commands[] = {
      "ogwpnrdhmxkEj", sg_cmd_fit},
     {"predict", "predict POLICY --machine M [--batch B] [--gpus G]",
      "Step time, throughput and memory on a machine, with intervals",
-     "stepgauge predict act --machine rtx-4090 --batch 8", "pnrwqukeyEj", sg_cmd_predict},
+     "stepgauge predict act --machine rtx-4090 --batch 8", "pnrwqukeyEjL", sg_cmd_predict},
     {"plan",
      "plan POLICY --dataset D --epochs E [--budget USD] [--deadline H]\n       stepgauge plan --log train.log [--steps "
      "N]",

@@ -1,6 +1,7 @@
 #include "cli/predicting.h"
 
 #include "calibration/environment/environment_law.h"
+#include "cli/real_data.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -50,6 +51,23 @@ static bool sets(const sg_request *request, const char *key) {
     return false;
 }
 
+void sg_dataset_description(const sg_args *args, const sg_request *request, char *text, size_t bytes) {
+    const sg_dataset *d = &request->dataset;
+    sg_real_data data = {0};
+    sg_status status;
+    text[0] = 0;
+    if (!request->has_dataset || bytes == 0) return;
+    sg_args plain = *args;
+    plain.layers = NULL;
+    /* a data set that cannot be opened is known by its sizes all the same */
+    if (sg_real_data_open(&plain, false, &data, &status) == SG_OK && data.catalogue)
+        sg_catalogue_describe(data.catalogue, text, bytes);
+    else if (d->image_height > 0 && d->image_width > 0)
+        (void)snprintf(text, bytes, "lerobot-%s;%s;%lldx%lld;cameras=%lld", d->version, d->codec,
+                       (long long)d->image_height, (long long)d->image_width, (long long)d->cameras);
+    sg_real_data_close(&data);
+}
+
 sg_predict_options sg_predict_options_of(const sg_args *args, const sg_request *request) {
     return (sg_predict_options){
         .interval = args->interval > 0 ? args->interval : 0.9,
@@ -62,6 +80,10 @@ sg_predict_options sg_predict_options_of(const sg_args *args, const sg_request *
         .graph = args->cuda_graph,
         .trace = args->trace,
         .language_known = sets(request, "language_tokens"),
+        .layer = args->layers,
+        .processors = args->vcpus > 0 ? args->vcpus : 0,
+        .paused = args->update_s >= 0,
+        .pause_s = args->update_s >= 0 ? args->update_s : 0,
     };
 }
 
@@ -107,7 +129,10 @@ sg_code sg_environment_choose(const sg_args *args, const sg_request *request, co
 
 sg_code sg_predict_for(const sg_args *args, const sg_request *request, const sg_target *target,
                        sg_prediction *prediction, sg_status *status) {
+    char dataset[160];
     sg_predict_options options = sg_predict_options_of(args, request);
+    sg_dataset_description(args, request, dataset, sizeof dataset);
+    options.dataset = dataset[0] ? dataset : NULL;
     options.fit = target->has_fit ? &target->fit : NULL;
     options.host_known = target->has_fit; /* a fitted machine is a whole machine, host included */
     sg_law room;

@@ -16,6 +16,9 @@ typedef struct sg_target {
 /* --machine by name, data sheet or fitted file. */
 sg_code sg_target_load(const sg_args *args, sg_target *target, sg_status *status);
 void sg_target_clear(sg_target *target);
+/* What loading --dataset depends on, as sg_catalogue_describe tells it, from its files or, where they hold sizes alone, from
+ * those; "": no data set. */
+void sg_dataset_description(const sg_args *args, const sg_request *request, char *text, size_t bytes);
 /* What was not said on the command line, nor by a data set or train_config.json, widens the interval. */
 sg_predict_options sg_predict_options_of(const sg_args *args, const sg_request *request);
 /* PPO: what is known of the simulator of --task: the fit's law (NULL: no fit), of the only one without --task; else the prior of a

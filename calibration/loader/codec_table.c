@@ -14,11 +14,12 @@ enum { REFERENCE_GOP = 2 }; /* LeRobot's recordings */
 static const double UNKNOWN_LOG_SD = 0.5;
 
 static sg_code read_codec(const sg_tree *tree, const sg_node *node, sg_codec_cost *cost, sg_status *status) {
-    static const char *const keys[] = {"relative", "fixed", "log_sd", "source"};
+    static const char *const keys[] = {"relative", "fixed", "decoding", "log_sd", "source"};
     char source[256];
     sg_code code = sg_node_known(tree, node, keys, sizeof keys / sizeof *keys, status);
     if (!code) code = sg_node_real(tree, node, "relative", 1e-6, 1e3, &cost->relative, status);
     if (!code) code = sg_node_real(tree, node, "fixed", 0, 1, &cost->fixed, status);
+    if (!code) code = sg_node_real(tree, node, "decoding", 0, 1, &cost->decoding, status);
     if (!code) code = sg_node_real(tree, node, "log_sd", 0, 5, &cost->log_sd, status);
     if (!code) code = sg_node_text(tree, node, "source", source, sizeof source, status);
     if (!code) (void)snprintf(cost->name, sizeof cost->name, "%.23s", node->key);
@@ -59,7 +60,7 @@ sg_codec_cost sg_codec_cost_of(const sg_codec_table *table, const char *codec) {
     const sg_codec_cost *found = find(table, codec[0] ? codec : "av1");
     if (found) return *found;
     const sg_codec_cost *av1 = find(table, "av1");
-    sg_codec_cost other = av1 ? *av1 : (sg_codec_cost){.relative = 1, .fixed = 0.3};
+    sg_codec_cost other = av1 ? *av1 : (sg_codec_cost){.relative = 1, .fixed = 0.3, .decoding = 0.6};
     (void)snprintf(other.name, sizeof other.name, "%.23s", codec);
     other.log_sd = UNKNOWN_LOG_SD;
     return other;
@@ -74,6 +75,6 @@ double sg_codec_frame_cost(const sg_codec_cost *codec, int64_t height, int64_t w
                            int64_t frames_at_once) {
     double pixels = (double)height * (double)width;
     double cost = codec->relative * (codec->fixed + (1 - codec->fixed) * pixels / REFERENCE_PIXELS);
-    bool still = strcmp(codec->name, "png") == 0 || strcmp(codec->name, "jpeg") == 0 || strcmp(codec->name, "raw") == 0;
-    return still ? cost : cost * sg_codec_decoded(gop, frames_at_once) / sg_codec_decoded(REFERENCE_GOP, 1);
+    double decoded = sg_codec_decoded(gop, frames_at_once) / sg_codec_decoded(REFERENCE_GOP, 1);
+    return cost * (1 - codec->decoding + codec->decoding * decoded);
 }

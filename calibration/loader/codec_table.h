@@ -13,6 +13,7 @@ enum { SG_CODECS_MAX = 16 };
 typedef struct sg_codec_cost {
     char name[24];          /* "av1", "h264", "png", "jpeg", "raw" */
     double relative, fixed; /* of a 480x640 frame / of AV1; the part of it that does not go with the pixels */
+    double decoding;        /* the part that goes with the frames decoded for each one; 0: a still image */
     double log_sd;          /* of relative */
 } sg_codec_cost;
 

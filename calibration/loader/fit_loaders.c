@@ -14,7 +14,7 @@
 static const double CONTENT_LOG_SD = 0.15;
 
 bool sg_point_is_paused(const sg_point *point) {
-    return point->loader.update_s > 0;
+    return strstr(point->config.execution, "pause=") != NULL;
 }
 
 static double micro_steps(const sg_point *p) {
