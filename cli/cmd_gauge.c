@@ -215,7 +215,7 @@ int sg_cmd_gauge(const sg_args *args) {
     g.ppo = strcmp(g.request.name, "ppo") == 0;
     choose_sizes(&g);
     int result;
-    sg_code code = g.ppo ? SG_OK : sg_real_data_open(args, false, &g.data, &status);
+    sg_code code = sg_real_data_open(args, &g.request.policy, false, &g.data, &status);
     if (code == SG_OK) code = measure(&g, &status);
     if (code == SG_OK) {
         result = conclude(&g);

@@ -249,7 +249,7 @@ static int measure_here(session *s) {
     if (s->choice.passed_over[0] && s->world.rank == 0 && !s->args->quiet)
         fprintf(stderr, "stepgauge: measuring on the CPU, the GPU is not ready: %s\n", s->choice.passed_over);
     bool all = s->args->workers.n <= 1 && !s->args->trace;
-    code = sg_real_data_open(s->args, all, &s->data, &status);
+    code = sg_real_data_open(s->args, &request.policy, all, &s->data, &status);
     bool computes = s->args->update_s < 0;
     if (code == SG_OK && computes) code = sg_device_ready(&s->choice, 1, &status);
     if (code == SG_OK && computes)

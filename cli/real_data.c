@@ -52,9 +52,19 @@ static sg_code take_layers(const char *list, bool layer[SG_LAYER_COUNT], sg_stat
     return SG_OK;
 }
 
-sg_code sg_real_data_open(const sg_args *args, bool all, sg_real_data *data, sg_status *status) {
+/* A policy that cannot be built is told of when it is measured. */
+static bool looks_at_cameras(const sg_policy_request *policy) {
+    sg_training *training = NULL;
+    bool looks = sg_policy_build(policy, &training, NULL) == SG_OK && training->cameras > 0;
+    sg_training_free(training);
+    return looks;
+}
+
+sg_code sg_real_data_open(const sg_args *args, const sg_policy_request *policy, bool all, sg_real_data *data,
+                          sg_status *status) {
     *data = (sg_real_data){0};
     bool real = args->dataset && holds_data(args->dataset);
+    if (!args->layers) real = real && looks_at_cameras(policy);
     if (args->layers) {
         sg_code code = take_layers(args->layers, data->layer, status);
         if (code != SG_OK) return code;

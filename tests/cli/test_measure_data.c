@@ -144,6 +144,18 @@ static void steps_run_on_real_batches(void **state) {
     sg_run_clear(&run);
 }
 
+/* A policy that looks at no camera has nothing to load. */
+static void without_cameras_batches_are_synthetic(void **state) {
+    (void)state;
+    json_t *root =
+        sg_said_answer(sg_stepgauge("measure", "mlp", "--dataset", data, "--batch", "4", "--set", "hidden_dims=16",
+                                    "--min-iterations", "3", "--time-budget", "0.1", "--json", NULL),
+                       0);
+    assert_int_equal(json_array_size(json_object_get(root, "points")), 1);
+    assert_null(json_object_get(point(root, 0), "loader"));
+    json_decref(root);
+}
+
 static void an_interrupt_ends_it(void **state) {
     (void)state;
     sg_running running = sg_stepgauge_start("measure", "act", "--dataset", data, "--batch", "2", "--workers", "2",
@@ -177,8 +189,11 @@ static void what_makes_no_sense_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(workers_are_measured_side_by_side), cmocka_unit_test(layers_stand_side_by_side),
-        cmocka_unit_test(steps_run_on_real_batches),         cmocka_unit_test(an_interrupt_ends_it),
+        cmocka_unit_test(workers_are_measured_side_by_side),
+        cmocka_unit_test(layers_stand_side_by_side),
+        cmocka_unit_test(without_cameras_batches_are_synthetic),
+        cmocka_unit_test(steps_run_on_real_batches),
+        cmocka_unit_test(an_interrupt_ends_it),
         cmocka_unit_test(what_makes_no_sense_is_refused),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
