@@ -83,13 +83,13 @@ static sg_code next_frame(sg_video *v, bool *ended, sg_decode_count *count, sg_s
 
 /* ---- going to a place --------------------------------------------------------------------------------------------- */
 
+/* Demuxers take the time for one of presentation, whichever their index holds. */
 static sg_code seek(sg_video *v, int64_t pts, sg_decode_count *count, sg_status *status) {
     forget_frames(v);
     count->seeks++;
-    int64_t at = pts - v->key_shift;
-    int result = av_seek_frame(v->file, v->stream->index, at, AVSEEK_FLAG_BACKWARD);
+    int result = av_seek_frame(v->file, v->stream->index, pts, AVSEEK_FLAG_BACKWARD);
     /* before the first key frame: to that one */
-    if (result < 0) result = av_seek_frame(v->file, v->stream->index, at, 0);
+    if (result < 0) result = av_seek_frame(v->file, v->stream->index, pts, 0);
     if (result < 0)
         return sg_fail(status, SG_BAD_INPUT, "video %s: no place to start decoding is found: %s", v->name,
                        sg_av_error(result).s);
