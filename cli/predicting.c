@@ -60,7 +60,7 @@ void sg_dataset_description(const sg_args *args, const sg_request *request, char
     sg_args plain = *args;
     plain.layers = NULL;
     /* a data set that cannot be opened is known by its sizes all the same */
-    if (sg_real_data_open(&plain, false, &data, &status) == SG_OK && data.catalogue)
+    if (sg_real_data_open(&plain, &request->policy, false, &data, &status) == SG_OK && data.catalogue)
         sg_catalogue_describe(data.catalogue, text, bytes);
     else if (d->image_height > 0 && d->image_width > 0)
         (void)snprintf(text, bytes, "lerobot-%s;%s;%lldx%lld;cameras=%lld", d->version, d->codec,
