@@ -4,7 +4,7 @@
 #include "cli/interrupt.h"
 #include "datasets/make.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int64_t given(int64_t value) {
@@ -19,12 +19,19 @@ static sg_code show(const sg_args *args, const char *path, sg_status *status) {
     sg_catalogue *catalogue = NULL;
     sg_code code = sg_catalogue_open(path, &catalogue, status);
     if (code != SG_OK) return code;
-    if (args->json)
-        (void)sg_json_print(sg_json_dataset(catalogue), SG_OK);
+    size_t bytes = (catalogue->n_cameras + 1) * sizeof(sg_seen_camera);
+    sg_seen_camera *seen = malloc(bytes);
+    if (seen)
+        sg_dataset_look(catalogue, seen);
     else
-        sg_print_dataset(catalogue);
+        code = sg_fail_memory(status, bytes, "what is seen of the cameras");
+    if (seen && args->json)
+        (void)sg_json_print(sg_json_dataset(catalogue, seen), SG_OK);
+    else if (seen)
+        sg_print_dataset(catalogue, seen);
+    free(seen);
     sg_catalogue_close(catalogue);
-    return SG_OK;
+    return code;
 }
 
 static int make(const sg_args *args, const char *path) {

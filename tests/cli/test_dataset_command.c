@@ -151,6 +151,51 @@ static void shown_in_words(void **state) {
     sg_said_clear(&said);
 }
 
+static void corrupt(const char *path, const char *from, const char *to) {
+    static char text[1 << 16];
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    size_t n = fread(text, 1, sizeof text - 1, file);
+    (void)fclose(file);
+    text[n] = '\0';
+    char *at = strstr(text, from);
+    assert_non_null(at);
+    assert_int_equal(strlen(from), strlen(to));
+    memcpy(at, to, strlen(to));
+    file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, n, file), n);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* The video itself is asked: what info.json leaves out is told, what it says wrongly is warned of. */
+static void videos_are_looked_into(void **state) {
+    (void)state;
+    if (!has_video || !has_tables) skip();
+    char path[160];
+    json_decref(sg_said_answer(sg_stepgauge("dataset", "make", below("look"), "--kind", "lerobot-v2.1", "--codec",
+                                            "h264", SMALL, "--gop", "3", "--json", NULL),
+                               0));
+    (void)snprintf(path, sizeof path, "%s/meta/info.json", below("look"));
+    corrupt(path, "\"video.g\": 3", "\"video.x\": 3");
+    json_t *root = sg_said_answer(sg_stepgauge("dataset", "show", below("look"), "--json", NULL), 0);
+    json_t *camera = json_array_get(json_object_get(root, "cameras"), 0);
+    assert_close(sg_json_number(camera, "gop"), 3);
+    assert_int_equal(json_array_size(json_object_get(root, "warnings")), 0);
+    json_decref(root);
+    corrupt(path, "\"shape\": [\n                96", "\"shape\": [\n                98");
+    sg_said said = sg_stepgauge("dataset", "show", below("look"), NULL);
+    assert_int_equal(said.status, 0);
+    sg_assert_contains(said.err, "frames of observation.images.top are 96x128, the data set says 98x128");
+    sg_said_clear(&said);
+    (void)snprintf(path, sizeof path, "%s/videos/chunk-000/observation.images.top/episode_000000.mp4", below("look"));
+    assert_int_equal(truncate(path, 40), 0);
+    said = sg_stepgauge("dataset", "show", below("look"), NULL);
+    assert_int_equal(said.status, 0);
+    sg_assert_contains(said.err, "episode_000000.mp4");
+    sg_said_clear(&said);
+}
+
 /* The same seed draws the same set, another one another. */
 static void the_seed_decides(void **state) {
     (void)state;
@@ -278,13 +323,10 @@ static void a_missing_library_is_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_is_made_and_shown),
-        cmocka_unit_test(shown_in_words),
-        cmocka_unit_test(the_seed_decides),
-        cmocka_unit_test(bad_options_are_named),
-        cmocka_unit_test(bad_commands_are_told),
-        cmocka_unit_test(what_is_there_is_left_alone),
-        cmocka_unit_test(an_interrupt_takes_all_away),
+        cmocka_unit_test(every_kind_is_made_and_shown), cmocka_unit_test(shown_in_words),
+        cmocka_unit_test(videos_are_looked_into),       cmocka_unit_test(the_seed_decides),
+        cmocka_unit_test(bad_options_are_named),        cmocka_unit_test(bad_commands_are_told),
+        cmocka_unit_test(what_is_there_is_left_alone),  cmocka_unit_test(an_interrupt_takes_all_away),
         cmocka_unit_test(a_missing_library_is_told),
     };
     return cmocka_run_group_tests(tests, open_scratch, remove_scratch);
