@@ -216,9 +216,12 @@ sg_code sg_dataset_source_open(const sg_catalogue *catalogue, const sg_training 
     *s = (sg_dataset_source){.catalogue = catalogue, .training = training};
     s->reader.frames_per_sample = training->frames_per_sample > 0 ? training->frames_per_sample : 1;
     s->fills = calloc(training->n_inputs + 1, sizeof *s->fills);
-    sg_code code = s->fills && training->batch > 0
-                       ? place_cameras(s, status)
-                       : sg_fail_memory(status, training->n_inputs * sizeof *s->fills, "inputs");
+    if (!s->fills) {
+        free(s);
+        return sg_fail_memory(status, training->n_inputs * sizeof(bool), "inputs");
+    }
+    sg_code code = training->batch > 0 ? place_cameras(s, status)
+                                       : sg_fail(status, SG_BAD_INPUT, "%s takes no batches", training->policy);
     if (code) {
         sg_dataset_source_close(s);
         return code;

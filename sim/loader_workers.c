@@ -129,8 +129,11 @@ sg_code sg_workers_open(const sg_workers_options *options, sg_workers **workers,
     w->options = *options;
     if (!(w->options.hang_s > 0)) w->options.hang_s = HANG_S;
     w->process = calloc((size_t)options->processes, sizeof *w->process);
-    sg_code code = w->process ? lay_out(w, status)
-                              : sg_fail_memory(status, (size_t)options->processes * sizeof *w->process, "a loader");
+    if (!w->process) {
+        free(w);
+        return sg_fail_memory(status, (size_t)options->processes * sizeof *w->process, "a loader");
+    }
+    sg_code code = lay_out(w, status);
     if (!code) code = make_places(w, status);
     for (int i = 0; i < options->processes && !code; i++) code = start(w, i, status);
     if (code) {
