@@ -184,7 +184,7 @@ static void what_makes_no_sense_is_refused(void **state) {
     refused(sg_stepgauge(MEASURE, "--update-s", "-1", NULL), "at least 0");
     refused(sg_stepgauge(MEASURE, "--cameras", "2", "--layers", "cached", NULL), "--cameras 1");
     refused(sg_stepgauge("measure", "ppo", "--update-s", "1", NULL), "environment");
-    refused(sg_stepgauge("predict", "act", "--loader-only", NULL), "measure");
+    refused(sg_stepgauge("inspect", "act", "--loader-only", NULL), "measure");
 }
 
 int main(void) {
