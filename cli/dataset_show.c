@@ -93,9 +93,9 @@ void sg_print_dataset(const sg_catalogue *catalogue, const sg_seen_camera *seen)
     if (info->action_dim > 0)
         printf("%s of %lld, ", info->state_dim > 0 ? "action" : "Action", (long long)info->action_dim);
     if (catalogue->has_tables)
-        printf("%s can be read\n\n", has_rows ? "both" : "Tables");
+        printf("%s can be read\n\n", has_rows ? "both" : "Rows");
     else
-        printf("%s cannot be read: %s\n\n", has_rows ? "tables" : "Tables", catalogue->tables_why);
+        printf("%s are not read: %s\n\n", has_rows ? "rows" : "Rows", catalogue->tables_why);
     print_cameras(catalogue, seen);
     char loading[512];
     sg_catalogue_describe(catalogue, loading, sizeof loading);

@@ -174,6 +174,7 @@ static sg_code encode_episode(sg_make *make, int64_t camera, int64_t episode, en
 }
 
 static void write_images(sg_h5_file *h5, int64_t group, const char *name, const encoded *images, double *lengths) {
+    if (images->longest == 0) return; /* no frames */
     const hsize_t extent[] = {(hsize_t)images->count, (hsize_t)images->longest};
     uint8_t *row = malloc(images->longest);
     if (!row) {

@@ -193,8 +193,9 @@ static void add_file(episode_table *table, const sg_make_lerobot_set *set, const
     double *in_chunk = add_column(table, camera, chunk, SG_COLUMN_INT64);
     double *in_file = add_column(table, camera, file, SG_COLUMN_INT64);
     for (int64_t e = 0; e < table->rows; e++) {
-        in_chunk[e] = (double)(e / set->span / CHUNK);
-        in_file[e] = (double)(e / set->span % CHUNK);
+        int64_t number = e / set->span, of_chunk = number / CHUNK;
+        in_chunk[e] = (double)of_chunk;
+        in_file[e] = (double)(number % CHUNK);
     }
 }
 

@@ -305,6 +305,7 @@ static void an_interrupt_takes_all_away(void **state) {
 static void a_missing_library_is_told(void **state) {
     (void)state;
     char *modules = strdup(getenv("STEPGAUGE_MODULES") ? getenv("STEPGAUGE_MODULES") : "");
+    assert_non_null(modules);
     char *carquet = getenv("STEPGAUGE_CARQUET") ? strdup(getenv("STEPGAUGE_CARQUET")) : NULL;
     sg_scratch_file(&scratch, "broken/stepgauge_image.so", "no library\n");
     assert_int_equal(setenv("STEPGAUGE_MODULES", below("broken"), 1), 0);
