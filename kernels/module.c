@@ -138,7 +138,9 @@ sg_code sg_module_table(const char *name, const char *symbol, sg_module_place *p
     if (code != SG_OK) return code;
     if (!find_function(handle, symbol, &module, sizeof module)) return fail_symbol(name, place->path, symbol, status);
     *table = module();
-    return *table ? SG_OK : fail_symbol(name, place->path, "its functions", status);
+    if (*table) return SG_OK;
+    (void)fail_symbol(name, place->path, "its functions", status);
+    return SG_MACHINE;
 }
 
 sg_code sg_module_device(const char *name, const sg_device_api **api, sg_status *status) {
@@ -146,7 +148,7 @@ sg_code sg_module_device(const char *name, const sg_device_api **api, sg_status 
     const void *table;
     *api = NULL;
     sg_code code = sg_module_table(name, "sg_device_module", &place, &table, status);
-    if (code != SG_OK) return code;
+    if (code != SG_OK || !table) return code;
     const sg_device_api *found = table;
     code = check_abi(name, place.path, "device", found->abi, found->struct_bytes, SG_DEVICE_ABI, sizeof(sg_device_api),
                      status);
@@ -159,7 +161,7 @@ sg_code sg_module_transport(const char *name, const sg_transport_api **api, sg_s
     const void *table;
     *api = NULL;
     sg_code code = sg_module_table(name, "sg_transport_module", &place, &table, status);
-    if (code != SG_OK) return code;
+    if (code != SG_OK || !table) return code;
     const sg_transport_api *found = table;
     code = check_abi(name, place.path, "transport", found->abi, found->struct_bytes, SG_TRANSPORT_ABI,
                      sizeof(sg_transport_api), status);

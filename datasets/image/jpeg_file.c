@@ -135,7 +135,10 @@ static sg_code read_guarded(struct jpeg_decompress_struct *in, trouble *t, const
 sg_code sg_jpeg_read(const uint8_t *bytes, size_t n, int64_t *height, int64_t *width, uint8_t *rgb, sg_status *status) {
     struct jpeg_decompress_struct in = {0};
     trouble t = {0};
-    const wanted want = {.bytes = bytes, .n = n, .height = height, .width = width, .rgb = rgb};
+    wanted want = {.bytes = bytes, .n = n};
+    want.height = height;
+    want.width = width;
+    want.rgb = rgb;
     set_trouble(&t);
     in.err = &t.manager;
     sg_code code = read_guarded(&in, &t, &want, status);

@@ -116,7 +116,9 @@ static sg_code read_guarded(work *w, const wanted *want, sg_status *status) {
 
 sg_code sg_png_read(const uint8_t *bytes, size_t n, int64_t *height, int64_t *width, uint8_t *rgb, sg_status *status) {
     work w = {.from = bytes, .n = n};
-    const wanted want = {.height = height, .width = width, .pixels = rgb != NULL};
+    wanted want = {.pixels = rgb != NULL};
+    want.height = height;
+    want.width = width;
     w.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &w, fail_at, ignore_warning);
     if (w.png) w.info = png_create_info_struct(w.png);
     sg_code code = w.info ? read_guarded(&w, &want, status) : sg_fail_memory(status, 0, "a PNG reader");

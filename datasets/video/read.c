@@ -118,11 +118,14 @@ static double distance(const target *t, int64_t pts) {
     return fabs((double)pts * t->tick_s - t->time_s);
 }
 
-static const AVFrame *pick(const sg_video *v, const target *t) {
+typedef enum choice { NEITHER, THE_FRAME, THE_ONE_BEFORE } choice;
+
+/* The nearer of the two frames at hand that lies within so many seconds. */
+static choice pick(const sg_video *v, const target *t, double within_s) {
     double now = v->has_frame ? distance(t, v->at_pts) : INFINITY;
     double before = v->has_before ? distance(t, v->before_pts) : INFINITY;
-    if (now <= before) return now <= t->tolerance_s ? v->frame : NULL;
-    return before <= t->tolerance_s ? v->before : NULL;
+    if (now <= before) return now <= within_s ? THE_FRAME : NEITHER;
+    return before <= within_s ? THE_ONE_BEFORE : NEITHER;
 }
 
 /* Decodes until the frame is there or passed. *late: the first frame decoded came after it, so that an earlier one may be
@@ -145,7 +148,7 @@ static sg_code find(sg_video *v, const target *t, sg_decode_count *count, sg_sta
     sg_code code = SG_OK;
     if (lies_ahead(v, t->pts)) {
         code = decode_up_to(v, t, &late, count, status);
-        if (code || pick(v, t)) return code;
+        if (code || pick(v, t, t->tolerance_s) != NEITHER) return code;
     }
     int64_t frame_ticks = v->info.fps > 0 ? llrint(1 / (v->info.fps * t->tick_s)) : 1;
     int64_t step = frame_ticks > 0 && frame_ticks < INT32_MAX ? frame_ticks : 1, from = t->pts;
@@ -181,13 +184,11 @@ sg_code sg_video_read(sg_video *v, double time_s, double tolerance_s, uint8_t *r
                        tolerance_s);
     t.pts = llrint(ticks);
     t.same_s = v->info.fps > 0 ? fmin(tolerance_s, SAME_FRAME / v->info.fps) : 0;
-    const AVFrame *found = pick(v, &t);
-    bool here = found && distance(&t, found == v->frame ? v->at_pts : v->before_pts) <= t.same_s;
-    sg_code code = here ? SG_OK : find(v, &t, count, status);
+    sg_code code = pick(v, &t, t.same_s) != NEITHER ? SG_OK : find(v, &t, count, status);
     if (code) return code;
-    found = pick(v, &t);
-    if (!found) return fail_absent(v, &t, status);
-    code = sg_video_to_rgb(v, found, rgb, status);
+    choice found = pick(v, &t, t.tolerance_s);
+    if (found == NEITHER) return fail_absent(v, &t, status);
+    code = sg_video_to_rgb(v, found == THE_FRAME ? v->frame : v->before, rgb, status);
     if (!code) count->frames++;
     return code;
 }
