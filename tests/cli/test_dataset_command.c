@@ -196,6 +196,19 @@ static void videos_are_looked_into(void **state) {
     sg_said_clear(&said);
 }
 
+/* What the figures of a loader leave out. */
+static void rows_that_are_not_read_are_told(void **state) {
+    (void)state;
+    json_decref(sg_said_answer(
+        sg_stepgauge("dataset", "make", below("no_rows"), "--kind", "images", SMALL, "--json", NULL), 0));
+    sg_said said = sg_stepgauge("measure", "act", "--dataset", below("no_rows"), "--batch", "2", "--workers", "1",
+                                "--update-s", "0.002", "--layers", "cached", "--min-iterations", "3", "--time-budget",
+                                "0.1", "--state-dim", "6", "--action-dim", "6", NULL);
+    assert_int_equal(said.status, 0);
+    sg_assert_contains(said.err, "state and action are synthetic");
+    sg_said_clear(&said);
+}
+
 /* The same seed draws the same set, another one another. */
 static void the_seed_decides(void **state) {
     (void)state;
@@ -324,10 +337,15 @@ static void a_missing_library_is_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_is_made_and_shown), cmocka_unit_test(shown_in_words),
-        cmocka_unit_test(videos_are_looked_into),       cmocka_unit_test(the_seed_decides),
-        cmocka_unit_test(bad_options_are_named),        cmocka_unit_test(bad_commands_are_told),
-        cmocka_unit_test(what_is_there_is_left_alone),  cmocka_unit_test(an_interrupt_takes_all_away),
+        cmocka_unit_test(every_kind_is_made_and_shown),
+        cmocka_unit_test(shown_in_words),
+        cmocka_unit_test(videos_are_looked_into),
+        cmocka_unit_test(rows_that_are_not_read_are_told),
+        cmocka_unit_test(the_seed_decides),
+        cmocka_unit_test(bad_options_are_named),
+        cmocka_unit_test(bad_commands_are_told),
+        cmocka_unit_test(what_is_there_is_left_alone),
+        cmocka_unit_test(an_interrupt_takes_all_away),
         cmocka_unit_test(a_missing_library_is_told),
     };
     return cmocka_run_group_tests(tests, open_scratch, remove_scratch);
