@@ -225,17 +225,32 @@ void sg_workers_ask(sg_workers *w, int64_t epoch, int64_t index, int64_t place) 
     }
 }
 
+/* A file may have got hold of the worker: what it says is looked at before it is counted. */
+static bool is_sound(const sg_made_batch *made) {
+    const sg_read_cost *c = &made->cost;
+    const int64_t counts[] = {c->samples, c->frames, c->frames_decoded, c->seeks, c->opened, c->bytes_read};
+    const double seconds[] = {made->start_s,   made->end_s,    made->cpu_s,    c->frame_cpu_s,
+                              c->frame_wall_s, c->table_cpu_s, c->table_wall_s};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (counts[i] < 0 || counts[i] > INT64_C(1) << 50) return false;
+    for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
+        if (!(seconds[i] >= 0 && seconds[i] < 1e12)) return false;
+    return true;
+}
+
 static sg_code take_answer(sg_workers *w, int worker, const sg_worker_answer *answer, int64_t index,
                            sg_made_batch *made, sg_status *status) {
     *made = answer->made;
     if (answer->status.code) {
         *status = answer->status;
         status->text[sizeof status->text - 1] = '\0';
+        if (status->code != SG_MACHINE && status->code != SG_NO) status->code = SG_BAD_INPUT;
         return sg_fail_in(status, "the data loader's worker %d of %d", worker, w->options.processes);
     }
-    if (made->index == index) return SG_OK;
-    return sg_fail(status, SG_MACHINE, "the data loader's worker %d made batch %" PRId64 " where %" PRId64 " was due",
-                   worker, made->index, index);
+    if (made->index == index && is_sound(made)) return SG_OK;
+    return sg_fail(status, SG_BAD_INPUT,
+                   "the data loader's worker %d does not answer as a worker does: a file of the data set is hostile",
+                   worker);
 }
 
 sg_code sg_workers_receive(sg_workers *w, int64_t index, bool (*leave)(void *user), void *user, sg_made_batch *made,

@@ -358,6 +358,28 @@ static void a_killed_worker_is_told(void **unused) {
     sg_loader_close(l);
 }
 
+static sg_code read_lies(void *hand, int64_t sample, int64_t row, void *const *data, sg_read_cost *cost,
+                         sg_status *status) {
+    sg_code code = read_sample(hand, sample, row, data, cost, status);
+    cost->frame_cpu_s = sample == 5 ? (double)NAN : cost->frame_cpu_s;
+    return code;
+}
+
+/* A worker that a file has got hold of cannot write what it likes into a record. */
+static void nonsense_of_a_worker_is_refused(void **unused) {
+    (void)unused;
+    shapes s = shapes_of();
+    join(&s);
+    faults none = NONE;
+    sg_status status = {0};
+    sg_sample_source source = source_of(&none, 12);
+    source.read = read_lies;
+    sg_loader *l = opened(&(sg_loader_options){.training = &s.training, .source = &source, .workers = 1});
+    assert_int_equal(error_of(l, 3, &status), SG_BAD_INPUT);
+    assert_non_null(strstr(status.text, "hostile"));
+    sg_loader_close(l);
+}
+
 #ifndef SHADOW_MEMORY
 static void memory_has_a_limit(void **unused) {
     (void)unused;
@@ -659,6 +681,7 @@ int main(void) {
         cmocka_unit_test(batches_come_in_pinned_memory),
         cmocka_unit_test(faults_are_told),
         cmocka_unit_test(a_killed_worker_is_told),
+        cmocka_unit_test(nonsense_of_a_worker_is_refused),
 #ifndef SHADOW_MEMORY
         cmocka_unit_test(memory_has_a_limit),
 #endif
