@@ -153,9 +153,9 @@ static sg_code answer_run(const sg_import_job *job, const sg_compare_with *with,
                           sg_status *status) {
     sg_prediction prediction;
     sg_code code = config_of(job, with, &answer->config, status);
-    alternatives *others = code == SG_OK ? calloc(1, sizeof *others) : NULL;
-    if (code == SG_OK && !others) code = sg_fail_memory(status, sizeof *others, "predictions");
     if (code != SG_OK) return code;
+    alternatives *others = calloc(1, sizeof *others);
+    if (!others) return sg_fail_memory(status, sizeof *others, "predictions");
     answer->predicted = with->has_target && predict(&job->args, &with->target, &prediction);
     if (answer->predicted) try_others(&job->args, &answer->config, &with->target, others);
     if (with->has_run)

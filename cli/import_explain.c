@@ -71,36 +71,46 @@ static void missing_of(const sg_import_job *job, char *text, size_t bytes) {
     if (job->args.positional.n && !job->family) (void)snprintf(text, bytes, "--policy");
 }
 
-static sg_code explain_run(const sg_import_job *job, const sg_target *target, const sg_log *const *all, size_t n_all,
-                           sg_explanation *e, sg_status *status) {
-    predicted *p = calloc(1, sizeof *p);
-    const sg_log **others = calloc(n_all + 1, sizeof *others);
-    size_t n_others = 0;
+/* What `e` is made of: `others` are all runs but this one. */
+static sg_code explain_with(const sg_import_job *job, const sg_target *target, const sg_log *const *others,
+                            size_t n_others, predicted *p, sg_explanation *e, sg_status *status) {
     char missing[256];
-    sg_code code = p && others ? SG_OK : sg_fail_memory(status, sizeof *p + n_all * sizeof *others, "explaining a log");
-    for (size_t i = 0; code == SG_OK && i < n_all; i++)
-        if (all[i] != job->log) others[n_others++] = all[i];
     missing_of(job, missing, sizeof missing);
-    if (code == SG_OK && target && !missing[0]) code = predict(job, target, p, status);
-    if (code == SG_OK) {
-        sg_explain_facts facts = {.log = job->log,
-                                  .others = others,
-                                  .n_others = n_others,
-                                  .machine = target ? &target->machine : NULL,
-                                  .predicted = p->known ? &p->prediction : NULL,
-                                  .variants = p->variant,
-                                  .n_variants = p->n_variants,
-                                  .envs = job->args.envs > 0 ? job->args.envs : 0,
-                                  .steps_per_env = job->args.steps_per_env > 0 ? job->args.steps_per_env : 0,
-                                  .task = job->args.task};
-        (void)snprintf(facts.precision, sizeof facts.precision, "%s", precision_of(job));
-        code = sg_explain(&facts, e, status);
-    }
+    sg_code code = target && !missing[0] ? predict(job, target, p, status) : SG_OK;
+    if (code != SG_OK) return code;
+    sg_explain_facts facts = {.log = job->log,
+                              .others = others,
+                              .n_others = n_others,
+                              .machine = target ? &target->machine : NULL,
+                              .predicted = p->known ? &p->prediction : NULL,
+                              .variants = p->variant,
+                              .n_variants = p->n_variants,
+                              .envs = job->args.envs > 0 ? job->args.envs : 0,
+                              .steps_per_env = job->args.steps_per_env > 0 ? job->args.steps_per_env : 0,
+                              .task = job->args.task};
+    (void)snprintf(facts.precision, sizeof facts.precision, "%s", precision_of(job));
+    code = sg_explain(&facts, e, status);
     /* What was to be compared with the machine and cannot be: why. */
     if (code == SG_OK && target && missing[0] && e->n_asks)
         (void)snprintf(e->asks[0], sizeof e->asks[0],
                        "What limits the update on %.60s: neither the log nor train_config.json tells it, give %.90s",
                        target->machine.name, missing);
+    return code;
+}
+
+static sg_code explain_run(const sg_import_job *job, const sg_target *target, const sg_log *const *all, size_t n_all,
+                           sg_explanation *e, sg_status *status) {
+    size_t bytes = (n_all + 1) * sizeof(const sg_log *), n_others = 0;
+    predicted *p = calloc(1, sizeof *p);
+    const sg_log **others = malloc(bytes);
+    sg_code code;
+    if (p && others) {
+        for (size_t i = 0; i < n_all; i++)
+            if (all[i] != job->log) others[n_others++] = all[i];
+        code = explain_with(job, target, others, n_others, p, e, status);
+    } else {
+        code = sg_fail_memory(status, sizeof *p + bytes, "explaining a log");
+    }
     free(p);
     free(others);
     return code;
@@ -114,9 +124,9 @@ sg_code sg_import_explain(const sg_args *args, const sg_import *imports, size_t 
     sg_code code = args->machine ? sg_target_load(args, &target, status) : SG_OK;
     if (code != SG_OK) return code;
     sg_explanation *made = calloc(count ? count : 1, sizeof *made);
-    const sg_log **all = calloc(count ? count : 1, sizeof *all);
+    const sg_log **all = malloc((count ? count : 1) * sizeof(const sg_log *));
     if (!made || !all) code = sg_fail_memory(status, count * sizeof *made, "explanations");
-    for (size_t i = 0; code == SG_OK && i < n_imports; i++)
+    for (size_t i = 0; all && i < n_imports; i++)
         for (size_t k = 0; k < imports[i].logs.n; k++) all[at++] = &imports[i].logs.logs[k];
     at = 0;
     for (size_t i = 0; code == SG_OK && i < n_imports; i++)
