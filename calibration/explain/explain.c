@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "calibration/explain/rules.h"
+#include "calibration/log/build.h"
 
 static const struct {
     const char *name, *cause;
@@ -57,24 +58,31 @@ const char *sg_explain_rule_name(size_t i) {
 
 /* ---- what rules say ------------------------------------------------------------------------------------------------ */
 
+/* Lines of logs are quoted, and a quotation may end within a character: what JSON cannot hold becomes "?". */
+static void say(char *to, size_t room, const char *format, va_list args) {
+    char raw[512];
+    (void)vsnprintf(raw, sizeof raw, format, args);
+    sg_log_copy_text(to, room, raw, strlen(raw));
+}
+
 void sg_say_text(sg_diagnosis *d, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(d->text, sizeof d->text, format, args);
+    say(d->text, sizeof d->text, format, args);
     va_end(args);
 }
 
 void sg_say_evidence(sg_diagnosis *d, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(d->evidence, sizeof d->evidence, format, args);
+    say(d->evidence, sizeof d->evidence, format, args);
     va_end(args);
 }
 
 void sg_say_remedy(sg_diagnosis *d, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(d->remedy, sizeof d->remedy, format, args);
+    say(d->remedy, sizeof d->remedy, format, args);
     va_end(args);
 }
 

@@ -126,6 +126,26 @@ static void logs_as_tables(void **state) {
     sg_said_clear(&said);
 }
 
+/* A quoted line that is cut within a character still is JSON. */
+static void quotations(void **state) {
+    (void)state;
+    char text[512] = "step:1 updt_s:0.1\nError executing job with overrides: [", path[96];
+    size_t n = strlen(text);
+    for (int i = 0; i < 60; i++, n += 3) memcpy(text + n, "\xe2\x88\x91", 4);
+    sg_scratch_file(&scratch, "quoted.log", text);
+    (void)snprintf(path, sizeof path, "%s/quoted.log", scratch.path);
+    json_t *root = sg_said_answer(sg_stepgauge("import", path, "--explain", "--json", NULL), 0), *one;
+    bool crash = false;
+    size_t i;
+    json_array_foreach(json_object_get(json_array_get(json_object_get(root, "logs"), 0), "diagnoses"), i, one) {
+        const char *rule = json_string_value(json_object_get(one, "rule"));
+        crash |= strcmp(rule, "crash") == 0;
+        assert_true(json_is_string(json_object_get(one, "text")) && json_is_string(json_object_get(one, "evidence")));
+    }
+    assert_true(crash);
+    json_decref(root);
+}
+
 static void logs_explained(void **state) {
     (void)state;
     json_t *root = sg_said_answer(sg_stepgauge("import", train, "--explain", "--json", NULL), 0);
@@ -333,15 +353,11 @@ static void logs_compared(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logs_as_json),
-        cmocka_unit_test(logs_as_tables),
-        cmocka_unit_test(logs_explained),
-        cmocka_unit_test(observed_points),
-        cmocka_unit_test(logs_compared),
-        cmocka_unit_test(simulators),
-        cmocka_unit_test(fit_of_measured_and_observed),
-        cmocka_unit_test(configs_beside),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(logs_as_json),    cmocka_unit_test(logs_as_tables),
+        cmocka_unit_test(logs_explained),  cmocka_unit_test(quotations),
+        cmocka_unit_test(observed_points), cmocka_unit_test(logs_compared),
+        cmocka_unit_test(simulators),      cmocka_unit_test(fit_of_measured_and_observed),
+        cmocka_unit_test(configs_beside),  cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }
