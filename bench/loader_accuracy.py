@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """How far predicted loading is from measured: dataloading_s and step_s of worker counts and batches that no fit has seen.
 
-  bench/loader_accuracy.py [--program build/release/stepgauge] [--budget S] [--cases train,pause,one-core] [--keep DIR]
+  bench/loader_accuracy.py [--program build/release/stepgauge] [--budget S] [--cases train,pause,..] [--keep DIR]
 
-Makes a small data set, measures it with --workers 0,1,2,4 and --batch 2,8, fits, predicts 3 and 8 workers and batch 4, measures
-those, and prints both with their errors:
+Makes a small data set, measures it with --workers 0,1,2,4 and two batches, fits, predicts 3 and 8 workers and a batch between,
+measures those, and prints both with their errors:
   train     the policy's real update on this CPU
-  pause     a pause of 0.05 s in its place, as beside a GPU
-  one-core  both on one processor (taskset -c 0), fitted there
+  pause     a pause of 40 ms in its place, as beside a GPU
+  one-core-train, one-core-pause  both on one processor (taskset -c 0), fitted there
   moved     the pause on one processor, predicted by the fit of all processors with --vcpus 1
 Medians of the absolute errors come last. Other work on the machine disturbs it: run it alone.
 """
@@ -20,10 +20,11 @@ import subprocess
 import sys
 import tempfile
 
-FITTED_WORKERS, FITTED_BATCHES = [0, 1, 2, 4], [2, 8]
-UNSEEN = [(3, 2), (3, 8), (8, 2), (8, 8), (1, 4), (2, 4), (3, 4)]
+FITTED_WORKERS = [0, 1, 2, 4]
+PAUSED_BATCHES, TRAINED_BATCHES = [8, 32], [2, 8]
 POLICY = ["act", "--framework", "native"]
-PAUSE_S = 0.05
+PAUSE_S = 0.04
+SMALL = 0.1
 
 
 def run(command):
@@ -37,6 +38,11 @@ class Case:
     def __init__(self, name, args, prefix=(), pause=None, predict=(), fit=None):
         self.name, self.args, self.prefix, self.pause = name, args, list(prefix), pause
         self.predict, self.given_fit = list(predict), fit
+        self.batches = PAUSED_BATCHES if pause else TRAINED_BATCHES
+
+    def unseen(self):
+        low, high = self.batches
+        return [(3, low), (3, high), (8, low), (8, high), (1, 2 * low), (2, 2 * low), (3, 2 * low)]
 
     def path(self, what):
         return os.path.join(self.args.folder, f"{self.name}-{what}")
@@ -49,6 +55,8 @@ class Case:
         command = self.prefix + [self.args.program, "measure"] + self.training()
         command += ["--workers", ",".join(map(str, workers)), "--batch", ",".join(map(str, batches)), "--layers", "cached"]
         command += ["--time-budget", str(self.args.budget * len(workers) * len(batches)), "--quiet", "--json", "-o", out]
+        # slots of the queue are touched for the first time in the first rounds of the workers
+        command += ["--min-iterations", "40"] if self.pause else []
         text = run(command)
         if self.args.keep:
             with open(out + ".json", "a") as file:
@@ -58,7 +66,7 @@ class Case:
     def fit(self):
         if self.given_fit:
             return self.given_fit
-        self.measure(FITTED_WORKERS, FITTED_BATCHES, "run.h5")
+        self.measure(FITTED_WORKERS, self.batches, "run.h5")
         run(self.prefix + [self.args.program, "fit", self.path("run.h5"), "-o", self.path("here.h5"), "--framework", "native"])
         return self.path("here.h5")
 
@@ -71,15 +79,15 @@ class Case:
         machine, errors = self.fit(), {"step_s": [], "dataloading_s": []}
         print(f"\n{self.name}")
         print("  workers batch    step_s measured predicted  error   dataloading_s measured predicted  error   update_s")
-        for workers, batch in UNSEEN:
+        for workers, batch in self.unseen():
             point = self.measure([workers], [batch], f"unseen-{workers}-{batch}.h5")[0]
             told = self.predicted(machine, workers, batch)
             row = f"  {workers:7d} {batch:5d}"
             for name in errors:
                 seen, foreseen = point[name + "_mean"], told[name]["value"]
-                # a wait that is under 2 % of the step is compared with the step: its own error moves nothing
-                scale = max(seen, 0.02 * point["step_s_mean"])
-                error = (foreseen - seen) / scale
+                # a wait below a tenth of the step is compared with the step: its own error moves nothing
+                small = seen < SMALL * point["step_s_mean"]
+                error = (foreseen - seen) / (point["step_s_mean"] if small else seen)
                 errors[name].append(abs(error))
                 row += f"  {seen * 1e3:15.1f} ms {foreseen * 1e3:8.1f} {100 * error:+6.1f} %"
             row += f"   {point['update_s_mean'] * 1e3:.1f} / {told['update_s']['value'] * 1e3:.1f} ms"
@@ -94,7 +102,7 @@ def main():
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     parser.add_argument("--program", default=os.path.join(root, "build/release/stepgauge"))
     parser.add_argument("--budget", type=float, default=8, help="seconds per measured point")
-    parser.add_argument("--cases", default="train,pause,one-core,moved")
+    parser.add_argument("--cases", default="train,pause,one-core-train,one-core-pause,moved")
     parser.add_argument("--image-size", default="480x640")
     parser.add_argument("--keep", help="folder that keeps runs and fits")
     args = parser.parse_args()
@@ -112,8 +120,9 @@ def main():
     if "pause" in cases:
         machine, found = Case("pause", args, pause=PAUSE_S).compare()
         errors.append(found)
-    if "one-core" in cases:
+    if "one-core-train" in cases:
         errors.append(Case("one-core-train", args, prefix=one).compare()[1])
+    if "one-core-pause" in cases:
         errors.append(Case("one-core-pause", args, prefix=one, pause=PAUSE_S).compare()[1])
     if "moved" in cases and machine:
         errors.append(Case("moved", args, prefix=one, pause=PAUSE_S, predict=["--vcpus", "1"], fit=machine).compare()[1])

@@ -68,8 +68,11 @@ static void find_law(const sg_predict_work *w, outlook *o) {
 }
 
 /* Processors of one process and its workers; unknown: more than they can want. */
-static double processors_of(const sg_predict_work *w, bool *known) {
+static double processors_of(const sg_predict_work *w, const outlook *o, bool *known) {
     double host = w->options->processors > 0 ? w->options->processors : w->machine.vcpus;
+    /* a measured process may have been held to fewer than the host has */
+    double measured = o->law.processors * sg_ranks_of_node(w);
+    if (!(w->options->processors > 0) && o->measured && measured > 0) host = fmin(host > 0 ? host : measured, measured);
     *known = host > 0;
     return *known ? fmax(host / sg_ranks_of_node(w), 0.25) : SG_LOADER_WORKERS_MAX;
 }
@@ -94,7 +97,7 @@ static void set_course(const sg_predict_work *w, const sg_figure *compute, outlo
                            .step_on_processors = on_cpu(w) && !w->options->paused};
     load.batch_bytes = 3 * (double)t->batch * (double)t->cameras * (double)t->frames_per_sample *
                        (double)t->image_height * (double)t->image_width;
-    load.processors = processors_of(w, &o->known_processors);
+    load.processors = processors_of(w, o, &o->known_processors);
     int most = (int)fmin(WORKERS_PER_PROCESSOR * load.processors, SG_LOADER_WORKERS_MAX);
     if (most < WORKERS_LEAST) most = WORKERS_LEAST;
     load.workers = workers < most ? workers : most;

@@ -11,11 +11,12 @@
 /* Errors of what is measured, log sd: means of a few dozen steps repeat within 3 % on an idle machine; the median frame is of
  * another distribution than the mean batch. */
 static const double PERIOD_SD = 0.03, CPU_SD = 0.03, BATCH_SD = 0.05, STEP_SD = 0.03, FRAME_SD = 0.10;
-static const double DISTURBED = 4; /* times as unsure */
+static const double DISTURBED = 2; /* times as unsure */
 
-/* Doubt of the priors, log sd: of the work almost nothing is known beforehand; contention within a factor of some five; a
+/* Doubt of the priors, log sd: of the work almost nothing is known beforehand; contention is somewhere between
+ * nothing and all; a
  * training's threads have about a worker's share. */
-static const double WORK_PRIOR_SD = 3, SAMPLE_PRIOR_SD = 1.5, CONTENTION_PRIOR_SD = 1.5, WEIGHT_PRIOR_SD = 0.3;
+static const double WORK_PRIOR_SD = 3, SAMPLE_PRIOR_SD = 1.5, CONTENTION_PRIOR_SD = 2.5, WEIGHT_PRIOR_SD = 0.3;
 
 /* The clock is smooth but for where a wait begins: the solver would go on for ever around such a place. */
 enum { ITERATIONS = 20 };
@@ -274,11 +275,13 @@ static sg_code left_out(const fitting *f, double *log_sd, sg_status *status) {
 
 static void set_range(sg_loader_law *law, const sg_loader_row *rows, size_t n) {
     law->points = (double)n;
+    law->processors = rows[0].load.processors;
     law->low_workers = law->high_workers = rows[0].load.workers;
     law->low_batch = law->high_batch = (double)rows[0].load.batch;
     law->cameras = (double)rows[0].load.cameras;
     law->frames_per_camera = (double)rows[0].load.frames_per_camera;
     for (size_t i = 1; i < n; i++) {
+        law->processors = fmax(law->processors, rows[i].load.processors);
         law->low_workers = fmin(law->low_workers, rows[i].load.workers);
         law->high_workers = fmax(law->high_workers, rows[i].load.workers);
         law->low_batch = fmin(law->low_batch, (double)rows[i].load.batch);

@@ -26,6 +26,7 @@
     X(left_out_log_sd)    /* ... of worker counts that the fit had not seen; 0: too few of them */                     \
     X(cameras)            /* as measured */                                                                            \
     X(frames_per_camera)                                                                                               \
+    X(processors) /* that it was measured with, of one process */                                                      \
     X(points)                                                                                                          \
     X(low_workers)                                                                                                     \
     X(high_workers)                                                                                                    \

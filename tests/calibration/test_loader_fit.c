@@ -1,12 +1,6 @@
 /* Loader laws: made-up loaders are found again from synthetic points, and predict worker counts and batches left out. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <math.h>
-#include <string.h>
+#include "tests/calibration/fit_fixture.h"
+#include "tests/calibration/fit_path_fixture.h"
 
 #include "calibration/loader/loader_fit.h"
 #include "tests/support/near.h"
@@ -128,11 +122,130 @@ static void test_one_core(void **state) {
                             .seed = 9});
 }
 
+/* ---- from a run's points to a machine file ------------------------------------------------------------------------- */
+
+static const char *const DATA = "lerobot-v3.0;av1;480x640;gop=2;cameras=2;name=made-up";
+
+/* The loader alone beside pauses, as measure --update-s 0.03 records it. */
+static sg_point paused_point(int workers, int64_t batch) {
+    const sg_loader_load load = {.batch = batch,
+                                 .cameras = 2,
+                                 .frames_per_camera = 1,
+                                 .batch_bytes = 2 * 921600.0 * (double)batch,
+                                 .workers = workers,
+                                 .processors = 4,
+                                 .step_s = 0.03};
+    sg_loader_course course = sg_loader_course_of(&truth, &load);
+    sg_loader_waits w;
+    course.steps = 400;
+    OK(sg_loader_clock(&course, &w, &status));
+    sg_point p = {.iterations = 100, .warmup = 1, .source = "measured", .frame_s = NAN};
+    p.config = (sg_point_config){.policy = "act",
+                                 .framework = "pytorch-eager",
+                                 .device = "cpu",
+                                 .precision = "fp32",
+                                 .host = "native",
+                                 .execution = "pause=0.03",
+                                 .layer = "cached",
+                                 .batch = batch,
+                                 .ranks = 1,
+                                 .threads = 4,
+                                 .workers = workers,
+                                 .cameras = 2,
+                                 .image_height = 480,
+                                 .image_width = 640};
+    (void)snprintf(p.config.dataset, sizeof p.config.dataset, "%s", DATA);
+    p.loader = (sg_loader_record){.batches = 100,
+                                  .frames = 200 * batch,
+                                  .batch_s = w.batch_s,
+                                  .batch_cpu_s = w.batch_cpu_s,
+                                  .frame_cpu_s = truth.frame_s * w.batch_cpu_s / course.batch_cpu_s,
+                                  .sample_cpu_s = truth.sample_s * w.batch_cpu_s / course.batch_cpu_s,
+                                  .batch_log_sd = truth.batch_log_sd,
+                                  .wait_p50_s = w.p50_s,
+                                  .stalled_share = w.stalled_share,
+                                  .update_s = 0.03,
+                                  .processors = 4,
+                                  .prefetch = 4};
+    set_q(&p, SG_Q_UPDATE, 0.03);
+    set_q(&p, SG_Q_DATALOADING, w.mean_s);
+    set_q(&p, SG_Q_STEP, w.period_s);
+    p.key = sg_point_key(&p.config);
+    return p;
+}
+
+static void fit_pauses(sg_fit *fit) {
+    static const int workers[] = {0, 1, 2, 4};
+    sg_point points[8];
+    sg_run run = {.points = points, .n_points = 8, .machine = {.hostname = "made-up", .cores = 4, .threads = 4}};
+    for (int i = 0; i < 8; i++) points[i] = paused_point(workers[i / 2], i % 2 ? 8 : 2);
+    sg_machine prior = prior_machine();
+    static const sg_fit_options nothing = {0};
+    OK(sg_fit_run(&run, &prior, &nothing, fit, &status));
+    sg_machine_clear(&prior);
+}
+
+/* Points with a pause tell of the loader alone, and of the machine's frames. */
+static void points_become_a_law(void **state) {
+    (void)state;
+    sg_fit fit, back;
+    fit_pauses(&fit);
+    assert_int_equal(fit.n_loaders, 1);
+    assert_int_equal(fit.n_laws, 0);
+    const sg_loader_law *law = &fit.loaders[0];
+    assert_string_equal(law->dataset, DATA);
+    assert_string_equal(law->layer, "cached");
+    assert_near(log(law->frame_s / truth.frame_s), 0, 0.05);
+    /* only the small batches were ever ready: of one size there is one number */
+    double bytes = 4 * 921600.0;
+    double taken = law->handover_s + bytes / law->handover_bandwidth;
+    assert_near(log(taken / (truth.handover_s + bytes / truth.handover_bandwidth)), 0, 0.1);
+    assert_near(law->sigma, truth.sigma, 0.05);
+    assert_near(fit.machine.p[SG_M_FRAME_S].value, law->frame_s, 1e-12); /* the reference codec and size */
+    assert_int_equal(fit.machine.p[SG_M_FRAME_S].evidence, SG_EVIDENCE_CALIBRATED);
+    assert_true(isfinite(fit.machine.p[SG_M_LOADER_SIGMA].value));
+    OK(sg_fit_save(file_path, &fit, &status));
+    OK(sg_fit_load(file_path, &back, &status));
+    assert_int_equal(back.n_loaders, 1);
+    assert_string_equal(back.loaders[0].dataset, DATA);
+#define X(name) assert_true(back.loaders[0].name == law->name);
+    SG_LOADER_NUMBERS(X)
+#undef X
+    assert_int_equal(back.loaders[0].evidence, SG_EVIDENCE_MEASURED);
+    sg_fit_clear(&back);
+    sg_fit_clear(&fit);
+}
+
+/* Numbers that no fit gives, behind a valid checksum. */
+static void hostile_loaders_are_refused(void **state) {
+    (void)state;
+    sg_fit fit, back;
+    fit_pauses(&fit);
+    const sg_loader_law sound = fit.loaders[0];
+    sg_loader_law bad[6];
+    for (int i = 0; i < 6; i++) bad[i] = sound;
+    bad[0].frame_s = -1;
+    bad[1].handover_bandwidth = 0;
+    bad[2].batch_log_sd = 1e6;
+    bad[3].sigma = NAN;
+    bad[4].kappa = INFINITY;
+    bad[5].evidence = SG_EVIDENCE_COUNT;
+    for (int i = 0; i < 6; i++) {
+        fit.loaders[0] = bad[i];
+        sg_status status;
+        if (sg_fit_save(file_path, &fit, &status) != SG_OK) continue;
+        assert_int_equal(sg_fit_load(file_path, &back, &status), SG_BAD_INPUT);
+        assert_non_null(strstr(status.text, "loader"));
+        assert_null(back.loaders);
+    }
+    fit.loaders[0] = sound;
+    sg_fit_clear(&fit);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gpu_host),
-        cmocka_unit_test(test_cpu_training),
-        cmocka_unit_test(test_one_core),
+        cmocka_unit_test(test_gpu_host), cmocka_unit_test(test_cpu_training),    cmocka_unit_test(test_one_core),
+        WITH_PATH(points_become_a_law),  WITH_PATH(hostile_loaders_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
