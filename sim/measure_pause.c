@@ -76,15 +76,31 @@ static int64_t least_iterations(const session *s) {
     return s->options->min_iterations > 0 ? s->options->min_iterations : 1;
 }
 
-/* The step decides: the pause is always the same. */
+/* What the queue holds at first is passed through twice: a step costs little here. */
+static int64_t through_the_queue(const sg_measure_options *o) {
+    enum { LEAST = 8, PREFETCH = 4 };
+    int64_t queue = 2 * (int64_t)o->workers * (o->prefetch > 0 ? o->prefetch : PREFETCH);
+    return queue > LEAST ? queue : LEAST;
+}
+
+/* Standard error of the mean step over the mean: rates come from means, as waits come in bursts. */
+static double error_of_mean(const sg_record *r) {
+    const double *step_s = r->raw[SG_Q_STEP];
+    double mean = 0, squares = 0, n = (double)r->n;
+    for (size_t i = 0; i < r->n; i++) mean += step_s[i] / n;
+    for (size_t i = 0; i < r->n; i++) squares += (step_s[i] - mean) * (step_s[i] - mean);
+    return n > 1 && mean > 0 ? sqrt(squares / (n - 1) / n) / mean : INFINITY;
+}
+
+/* The step decides, its median and its mean: the pause is always the same. */
 static bool enough(const session *s) {
     const sg_measure_options *o = s->options;
     int64_t n = (int64_t)s->record.n;
-    int64_t rounds = s->loader == s->real.loader ? sg_measured_loader_least(&s->real) : 3 * (int64_t)o->workers;
     if (n < least_iterations(s)) return false;
     if (o->max_iterations > 0 && n >= o->max_iterations) return true;
     if (o->time_budget_s > 0 && sg_clock_s() - s->start_s + s->iteration_s > o->time_budget_s) return true;
-    return n >= rounds && o->tight > 0 && sg_record_spread_of(&s->record, SG_Q_STEP) <= o->tight;
+    return n >= through_the_queue(o) && o->tight > 0 && error_of_mean(&s->record) <= o->tight &&
+           sg_record_spread_of(&s->record, SG_Q_STEP) <= o->tight;
 }
 
 static void tell(const session *s, const char *what) {
