@@ -6,7 +6,7 @@
 Makes a small data set, measures it with --workers 0,1,2,4 and two batches, fits, predicts 3 and 8 workers and a batch between,
 measures those, and prints both with their errors:
   train     the policy's real update on this CPU
-  pause     a pause of 40 ms in its place, as beside a GPU
+  pause     a pause of 20 ms in its place, as beside a GPU
   one-core-train, one-core-pause  both on one processor (taskset -c 0), fitted there
   moved     the pause on one processor, predicted by the fit of all processors with --vcpus 1
 Medians of the absolute errors come last. Other work on the machine disturbs it: run it alone.
@@ -21,9 +21,9 @@ import sys
 import tempfile
 
 FITTED_WORKERS = [0, 1, 2, 4]
-PAUSED_BATCHES, TRAINED_BATCHES = [8, 32], [2, 8]
+PAUSED_BATCHES, TRAINED_BATCHES = [4, 16], [2, 8]
 POLICY = ["act", "--framework", "native"]
-PAUSE_S = 0.04
+PAUSE_S = 0.02
 SMALL = 0.1
 
 
@@ -55,8 +55,8 @@ class Case:
         command = self.prefix + [self.args.program, "measure"] + self.training()
         command += ["--workers", ",".join(map(str, workers)), "--batch", ",".join(map(str, batches)), "--layers", "cached"]
         command += ["--time-budget", str(self.args.budget * len(workers) * len(batches)), "--quiet", "--json", "-o", out]
-        # slots of the queue are touched for the first time in the first rounds of the workers
-        command += ["--min-iterations", "40"] if self.pause else []
+        # slots of the queue are touched for the first time in the first rounds of the workers: let them be few among all
+        command += ["--min-iterations", "100"] if self.pause else []
         text = run(command)
         if self.args.keep:
             with open(out + ".json", "a") as file:
@@ -110,8 +110,8 @@ def main():
     os.makedirs(args.folder, exist_ok=True)
     args.dataset = os.path.join(args.folder, "data")
     if not os.path.isdir(args.dataset):
-        run([args.program, "dataset", "make", args.dataset, "--kind", "lerobot-v3.0", "--episodes", "4", "--quiet",
-             "--frames-per-episode", "60", "--image-size", args.image_size])
+        run([args.program, "dataset", "make", args.dataset, "--kind", "lerobot-v3.0", "--episodes", "8", "--quiet",
+             "--frames-per-episode", "150", "--image-size", args.image_size])
     one = ["taskset", "-c", "0"]
     cases = args.cases.split(",")
     errors, machine = [], None

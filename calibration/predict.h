@@ -28,7 +28,7 @@ typedef struct sg_predict_options {
      * same simulator on another GPU and CPU. */
     const struct sg_law *environment;
     bool environment_elsewhere;
-    bool paused;       /* a pause of pause_s stands in place of preprocessing and update: the loader alone */
+    bool paused; /* a pause of pause_s stands in place of preprocessing and update: the loader alone */
     double pause_s;
     /* The framework's numbers, or NULL: those of configs/frameworks/. */
     const struct sg_framework_numbers *framework;

@@ -16,8 +16,8 @@ enum { STEPS_MAX = 1 << 20 };
 static const double STALL_SHARE = 0.1; /* of the period: sg_loader_record.stalled_share */
 
 double sg_loader_contention(double sigma, double kappa, double threads, double processors) {
-    double n = fmax(threads, 1), at_once = fmax(fmin(n, processors), 1);
-    return fmax(1, 1 + sigma * (at_once - 1) + kappa * n * (n - 1));
+    double n = fmax(fmin(threads, processors), 1);
+    return 1 + sigma * (n - 1) + kappa * n * (n - 1);
 }
 
 typedef enum phase { WAITING, TAKING, STEPPING } phase;
