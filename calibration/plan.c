@@ -124,6 +124,7 @@ static sg_predict_options options_of(const sg_plan_request *r, int ranks) {
     sg_predict_options o = {
         .interval = r->interval, .ranks = ranks, .workers = r->workers, .config_dir = r->config_dir};
     o.cameras_known = r->dataset != NULL;
+    o.dataset = r->dataset_text;
     o.environment = r->environment;
     o.environment_elsewhere = true;
     for (size_t i = 0; i < r->policy.n_settings; i++) {

@@ -10,6 +10,7 @@ typedef struct sg_plan_request {
     const int64_t *batches; /* samples per GPU to choose from, each offer with each; none: the policy's batch alone */
     size_t n_batches;
     const sg_dataset *dataset; /* or NULL: then frames */
+    const char *dataset_text;  /* what its loading depends on (sg_predict_options.dataset), or NULL */
     int64_t frames;            /* of the data set when `dataset` is NULL */
     int64_t steps; /* > 0: of one process, overrides epochs; both zero: LeRobot's default. PPO: iterations */
     double epochs;

@@ -131,6 +131,9 @@ static int answer(const sg_args *args, const sg_request *request, const sg_targe
     sg_plan_answer plan = {0};
     sg_plan_request what = sg_plan_request_of(args, request, here ? &here->machine : NULL);
     what.here_fit = here && here->has_fit ? &here->fit : NULL;
+    char dataset[160];
+    sg_dataset_description(args, request, dataset, sizeof dataset);
+    what.dataset_text = dataset[0] ? dataset : NULL;
     sg_law room;
     if (sg_environment_choose(args, request, what.here_fit, &room, &what.environment, &status) != SG_OK)
         return sg_show_error(args, &status);
