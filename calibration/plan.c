@@ -165,6 +165,7 @@ static sg_code answer_machine(const planner *p, const sg_machine *machine, int64
     a->device_evidence = prediction.device_evidence;
     a->host_evidence = prediction.host_evidence;
     memcpy(a->limited_by, prediction.limited_by, sizeof a->limited_by);
+    if (strcmp(a->limited_by, "loader") == 0) memcpy(a->loader_text, prediction.limited_by_text, sizeof a->loader_text);
     a->wall_clock_s = wall_clock(p, a, &prediction.loader, rented);
     double have = (double)machine->memory_bytes / 0x1p30, deadline_s = p->request->deadline_s;
     if (!a->fits) exclude(a, "needs up to %.1f GiB of %.1f", prediction.device_bytes.high / 0x1p30, have);

@@ -35,6 +35,7 @@ typedef struct sg_offer_answer {
     size_t row; /* of the offer, in its file */
     sg_figure step_s, wall_clock_s, cost_usd, peak_bytes;
     char limited_by[32];
+    char loader_text[256]; /* where the loader limits: what it feeds, and what would lift it; else "" */
     sg_evidence evidence, device_evidence, host_evidence;
     char excluded[160]; /* empty, or why it is not recommended */
     char command[640];  /* how to start it there; empty where that is not known */
@@ -46,7 +47,7 @@ typedef struct sg_plan_answer {
     sg_offer_answer *offers;
     size_t n_offers; /* ranked: recommended first, excluded last */
     int recommended; /* index, or -1 */
-    char recommendation[512];
+    char recommendation[768];
     double interval; /* probability of the intervals */
     sg_offer_answer here;
     bool has_here;

@@ -198,8 +198,11 @@ void sg_plan_recommend(const sg_plan_request *request, sg_plan_answer *answer) {
     if (answer->n_batches > 1) append(&t, " with batch %lld", (long long)a->batch);
     append(&t, ": ");
     append_times(&t, a);
-    append(&t, ", $%.2f ($%.2f to $%.2f); limited by %s.", a->cost_usd.value, a->cost_usd.low, a->cost_usd.high,
-           a->limited_by);
+    append(&t, ", $%.2f ($%.2f to $%.2f); ", a->cost_usd.value, a->cost_usd.low, a->cost_usd.high);
+    if (a->loader_text[0])
+        append(&t, "%s.", a->loader_text);
+    else
+        append(&t, "limited by %s.", a->limited_by);
     if (quick && quick != a) {
         char time[32];
         sg_plan_duration(quick->wall_clock_s.value, time, sizeof time);

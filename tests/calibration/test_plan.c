@@ -53,6 +53,25 @@ static const sg_offer_answer *offer_of(const sg_plan_answer *a, const char *name
     return &a->offers[0];
 }
 
+/* What limits a loader is said with what would lift it, and what the data is kept as counts: large PNG images take longer to
+ * decode than video. */
+static void test_loader(void **state) {
+    (void)state;
+    sg_plan_request r = small_request();
+    sg_plan_answer video, images;
+    r.workers = 1;
+    r.dataset_text = "lerobot-v3.0;av1;480x640;gop=2;cameras=1;name=video";
+    plan(&r, &video);
+    r.dataset_text = "images;png;480x640;cameras=1;name=images";
+    plan(&r, &images);
+    assert_string_equal(images.offers[images.recommended].limited_by, "loader");
+    assert_non_null(strstr(images.recommendation, "1 worker feeds"));
+    assert_non_null(strstr(images.recommendation, "would lift it"));
+    assert_true(offer_of(&images, "t4-small")->step_s.value > 1.5 * offer_of(&video, "t4-small")->step_s.value);
+    sg_plan_clear(&video);
+    sg_plan_clear(&images);
+}
+
 /* ---- steps --------------------------------------------------------------------------------------------------------- */
 
 static void test_steps(void **state) {
@@ -428,17 +447,12 @@ static void test_durations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_batches),
-        cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_bad_requests),
-        cmocka_unit_test(test_answers),
-        cmocka_unit_test(test_budget_and_deadline),
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_here_and_own_offers),
-        cmocka_unit_test(test_offers),
-        cmocka_unit_test(test_shipped_offers),
-        cmocka_unit_test(test_durations),
-        cmocka_unit_test(test_commands),
+        cmocka_unit_test(test_batches),        cmocka_unit_test(test_loader),
+        cmocka_unit_test(test_steps),          cmocka_unit_test(test_bad_requests),
+        cmocka_unit_test(test_answers),        cmocka_unit_test(test_budget_and_deadline),
+        cmocka_unit_test(test_memory),         cmocka_unit_test(test_here_and_own_offers),
+        cmocka_unit_test(test_offers),         cmocka_unit_test(test_shipped_offers),
+        cmocka_unit_test(test_durations),      cmocka_unit_test(test_commands),
         cmocka_unit_test(test_commands_of_pi),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
