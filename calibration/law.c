@@ -180,6 +180,17 @@ static bool fit_law(law_fit *f, sg_law *law) {
     return is_determined(law);
 }
 
+/* Different x: points at one x, of several worker counts, tell no slope. */
+static size_t distinct(const sg_law_point *points, size_t n) {
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t k = 0;
+        while (k < i && points[k].x != points[i].x) k++;
+        found += k == i;
+    }
+    return found;
+}
+
 bool sg_law_choose(const sg_law_point *points, size_t n, unsigned kinds, const double *shape, sg_law *law,
                    size_t *needed) {
     bool found = false;
@@ -189,7 +200,7 @@ bool sg_law_choose(const sg_law_point *points, size_t n, unsigned kinds, const d
         if (!(kinds & 1u << k) || (k == SG_LAW_WALK && !shape)) continue;
         size_t least = kinds_table[k].fitted + 2;
         if (least < *needed) *needed = least;
-        if (n < least) continue;
+        if (n < least || distinct(points, n) < kinds_table[k].fitted) continue;
         law_fit f = {.points = points, .n = n, .kind = (sg_law_kind)k};
         if (k == SG_LAW_WALK) {
             f.fixed[1] = shape[0];

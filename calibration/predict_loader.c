@@ -120,8 +120,10 @@ static void set_work(const sg_predict_work *w, outlook *o) {
 
 /* The clock with another step and another work than the course's. */
 static sg_code clock_at(const outlook *o, double step_s, double work_s, sg_loader_waits *waits, sg_status *status) {
+    static const double MOST_S = 1e9; /* bounds of what is hardly known may be infinite */
     sg_loader_course c = o->course;
-    c.step_s = step_s;
+    c.step_s = fmin(step_s, MOST_S);
+    work_s = fmin(work_s, MOST_S);
     c.batch_wait_s *= work_s / c.batch_cpu_s;
     c.batch_cpu_s = work_s;
     return sg_loader_clock(&c, waits, status);
