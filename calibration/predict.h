@@ -10,9 +10,10 @@ struct sg_law;               /* calibration/fit.h */
 struct sg_framework_numbers; /* calibration/machine/framework_file.h */
 
 typedef struct sg_predict_options {
-    double interval;                                /* 0 = 0.9 */
-    int ranks, workers;                             /* data-parallel processes (0 = 1); loader workers per process */
-    int64_t batch;                                  /* > 0: in place of the request's */
+    double interval;    /* 0 = 0.9 */
+    int ranks, workers; /* data-parallel processes (0 = 1); loader workers per process */
+    int64_t batch;      /* > 0: in place of the request's */
+    bool batches_ready; /* the loader keeps up, whatever it has to do: dataloading_s is handing over alone */
     bool cameras_known, host_known, language_known; /* false: widened by the unknown-inputs part */
     const char *config_dir;                         /* NULL: searched (calibration/config_dir.h) */
     bool graph;                                     /* the update is captured once and replayed (CUDA graphs) */

@@ -249,7 +249,7 @@ static sg_code decoding(sg_predict_work *w, const sg_figure *compute, bool *limi
     set_course(w, compute, &o);
     set_work(w, &o);
     sg_code code = SG_OK;
-    if (has_plenty(&o, compute)) {
+    if (w->options->batches_ready || has_plenty(&o, compute)) {
         ready(&o, &at);
         set_ready_figures(w, compute, &o);
         epoch_end_s = at.first_batch_s;
@@ -263,8 +263,9 @@ static sg_code decoding(sg_predict_work *w, const sg_figure *compute, bool *limi
     if (o.course.step_on_processors && o.course.step_s > 0) stretch(w, at.step_s / o.course.step_s);
     double feeds_s = 1 / sg_loader_rate(&o.course, o.course.workers, left_for_workers(&o.course));
     /* in line nothing overlaps: decoding limits where it takes longer than the step; on shared processors where the step waits */
-    *limits = o.course.workers == 0 || !o.course.step_on_processors ? feeds_s > compute->value + o.course.handover_s
-                                                                    : at.mean_s > at.step_s;
+    *limits = !w->options->batches_ready &&
+              (o.course.workers == 0 || !o.course.step_on_processors ? feeds_s > compute->value + o.course.handover_s
+                                                                     : at.mean_s > at.step_s);
     if (*limits && o.known_processors && o.course.workers > o.course.processors)
         sg_predict_warn(w->out, "the loader limits: %d workers for each of %d processes share %.0f vCPUs",
                         w->options->workers, sg_ranks_of_node(w), o.course.processors * sg_ranks_of_node(w));

@@ -15,9 +15,6 @@ static const char STAND_IN[] = "rtx-4090";
 /* A count is right when it rounds to the digits that are stated; dimensions of states and actions add up to this much. */
 static const double COUNT_SLACK = 0.003;
 
-/* Loader workers of a prediction that is compared with a step: reports whose loader limits are told by their own figures. */
-enum { MANY_WORKERS = 1024 };
-
 /* Variants of a policy that its parameter count tells: older releases, one encoder for all cameras. */
 static const struct {
     const char *policy, *key, *value;
@@ -243,7 +240,9 @@ sg_code sg_report_case_predict(const sg_report_case *one, size_t candidate, cons
                                sg_prediction *prediction, sg_status *status) {
     sg_predict_options options = {.interval = interval,
                                   .ranks = one->row.ranks,
-                                  .workers = MANY_WORKERS,
+                                  /* reports whose loader limits are told by their own figures */
+                                  .workers = 4,
+                                  .batches_ready = true,
                                   .cameras_known = true,
                                   .config_dir = config_dir,
                                   .framework = framework};
