@@ -154,12 +154,12 @@ static void close_solution(solution *s) {
     free(s->spread);
 }
 
-static sg_code open_solution(const update *u, solution *s, sg_status *status) {
+static bool open_solution(const update *u, solution *s) {
     *s = (solution){gsl_matrix_alloc(u->n, u->n), gsl_vector_alloc(u->n), gsl_vector_alloc(u->n),
                     calloc(u->n * STATE, sizeof(double))};
-    if (s->seen && s->misfit && s->gain && s->spread) return SG_OK;
+    if (s->seen && s->misfit && s->gain && s->spread) return true;
     close_solution(s);
-    return sg_fail_memory(status, u->n * STATE * sizeof(double), "observed steps");
+    return false;
 }
 
 /* Covariance of the observations under the prior, factored. */
@@ -188,9 +188,8 @@ static double deviation(const update *u, const solution *s, size_t i) {
 /* Where Gauss and Newton go from the prior, with the slopes at the trial. */
 static sg_code aim(update *u, double *target, sg_status *status) {
     solution s;
-    sg_code code = open_solution(u, &s, status);
-    if (code) return code;
-    code = factor(u, &s, status);
+    if (!open_solution(u, &s)) return sg_fail_memory(status, u->n * STATE * sizeof(double), "observed steps");
+    sg_code code = factor(u, &s, status);
     for (size_t i = 0; i < u->n && !code; i++) {
         double misfit = log(u->seen[i].seconds) - u->fitted[i];
         for (int a = 0; a < STATE; a++) misfit += u->slope[i * STATE + a] * (u->state[a] - u->start[a]);
@@ -216,7 +215,7 @@ static double misfit_of(const update *u) {
 /* Towards the target as far as it does not make things worse than they are, or than the observations' own errors.
  * *moved: how far the fitted times went. */
 static sg_code step(update *u, double *moved, sg_status *status) {
-    double target[STATE], from[STATE], misfit = fmax(misfit_of(u), (double)u->n), before = u->fitted[0];
+    double target[STATE] = {0}, from[STATE], misfit = fmax(misfit_of(u), (double)u->n), before = u->fitted[0];
     sg_code code = aim(u, target, status);
     memcpy(from, u->state, sizeof from);
     for (int k = 0; k <= BACKTRACKS && !code; k++) {
@@ -241,9 +240,8 @@ static void weigh(update *u) {
 /* Posterior covariance in place of the prior: P - P G' S^-1 G P. */
 static sg_code shrink(update *u, sg_status *status) {
     solution s;
-    sg_code code = open_solution(u, &s, status);
-    if (code) return code;
-    code = factor(u, &s, status);
+    if (!open_solution(u, &s)) return sg_fail_memory(status, u->n * STATE * sizeof(double), "observed steps");
+    sg_code code = factor(u, &s, status);
     for (int b = 0; b < STATE && !code; b++) {
         for (size_t i = 0; i < u->n; i++) gsl_vector_set(s.misfit, i, s.spread[i * STATE + b]);
         (void)gsl_linalg_cholesky_solve(s.seen, s.misfit, s.gain);

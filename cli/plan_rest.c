@@ -128,7 +128,7 @@ static int show(const sg_args *args, const char *path, const sg_log *log, const 
 int sg_planning_rest(const sg_args *args) {
     sg_status status;
     sg_import import = {0};
-    sg_forecast f;
+    sg_forecast f = {0};
     const sg_log *log = NULL;
     sg_code code = check(args, &status);
     if (!code) code = sg_import_read(args, args->log.value[0], &import, &status);

@@ -211,6 +211,16 @@ static sg_code no_pace(const sg_log *log, const sg_pace *p, sg_status *status) {
     return sg_fail(status, SG_NO, "no pace: neither its clock nor its lines tell how long a step takes");
 }
 
+/* Intervals by the clock, without events where there are such; else by the lines where they tell means. */
+static size_t choose(const sg_log *log, sg_pace *p, interval *v) {
+    for (int clean = 1; clean >= 0; clean--) {
+        size_t n = gather(log, p, true, clean, v);
+        p->by_clock = n && total(v, n, true) >= CLOCK_LEAST_S;
+        if (p->by_clock) return n;
+    }
+    return instantaneous(log) ? 0 : gather(log, p, false, false, v);
+}
+
 sg_code sg_pace_of(const sg_log *log, size_t windows, sg_pace *pace, sg_status *status) {
     *pace = (sg_pace){.windows = windows < log->n_windows ? windows : log->n_windows};
     if (pace->windows < 2) return no_pace(log, pace, status);
@@ -220,18 +230,16 @@ sg_code sg_pace_of(const sg_log *log, size_t windows, sg_pace *pace, sg_status *
     pace->frames = (double)log->config.frames;
     interval *v = calloc(pace->windows, sizeof *v);
     double *scratch = calloc(pace->windows, sizeof *scratch);
-    sg_code code = v && scratch ? SG_OK : sg_fail_memory(status, pace->windows * sizeof *v, "the windows of a log");
-    size_t n = 0;
-    for (int clean = 1; clean >= 0 && !code && !pace->by_clock; clean--) {
-        n = gather(log, pace, true, clean, v);
-        pace->by_clock = n && total(v, n, true) >= CLOCK_LEAST_S;
+    if (!v || !scratch) {
+        free(v);
+        free(scratch);
+        return sg_fail_memory(status, pace->windows * sizeof *v, "the windows of a log");
     }
-    if (!code && !pace->by_clock) n = instantaneous(log) ? 0 : gather(log, pace, false, false, v);
-    if (!code && !n) code = no_pace(log, pace, status);
-    if (!code) fit(log, pace, v, n, scratch);
+    size_t n = choose(log, pace, v);
+    if (n) fit(log, pace, v, n, scratch);
     free(v);
     free(scratch);
-    return code;
+    return n ? SG_OK : no_pace(log, pace, status);
 }
 
 size_t sg_forecast_evidence(const sg_log *log, double steps) {

@@ -247,6 +247,35 @@ static void fit_of_measured_and_observed(void **state) {
     json_decref(root);
 }
 
+/* The clock has 0.2 s a step where nothing is saved, so the checkpoint took 10 s; one comes every 400 steps. */
+static void what_is_left(void **state) {
+    (void)state;
+    json_t *root = sg_said_answer(sg_stepgauge("plan", "--log", train, "--json", NULL), 0);
+    assert_close(sg_json_number(root, "step"), 600);
+    assert_close(sg_json_number(root, "steps"), 20000);
+    assert_close(sg_json_number(root, "pace.steady_s"), 0.2);
+    assert_close(sg_json_number(root, "checkpoints"), 49);
+    assert_close(sg_json_number(root, "checkpoint_s"), 10);
+    assert_close(sg_json_number(root, "rest_s.value"), 19400 * 0.2 + 490);
+    assert_close(sg_json_number(root, "loader_s"), 19400 * 0.002);
+    json_decref(root);
+    sg_said said = sg_stepgauge("plan", "--log", train, "--steps", "1600", "--deadline", "1", NULL);
+    assert_int_equal(said.status, 0);
+    assert_non_null(strstr(said.out, "To go: "));
+    assert_non_null(strstr(said.out, "Within 1 h"));
+    sg_said_clear(&said);
+    said = sg_stepgauge("plan", "--log", train, "--deadline", "0.5", NULL);
+    assert_int_equal(said.status, 1); /* it takes more than an hour */
+    assert_non_null(strstr(said.out, "NOT safely within 30 min"));
+    sg_said_clear(&said);
+    root = sg_said_answer(sg_stepgauge("plan", "--log", rl, "--json", NULL), 0); /* iteration 1 of 10, no clock */
+    assert_close(sg_json_number(root, "rest_s.value"), 9 * 0.162);
+    json_decref(root);
+    root = sg_said_answer(sg_stepgauge("validate", "--logs", train, rl, "--json", NULL), 0);
+    assert_int_equal(json_array_size(json_object_get(root, "skipped")), 1);
+    json_decref(root);
+}
+
 static void configs_beside(void **state) {
     (void)state;
     json_t *root = sg_said_answer(sg_stepgauge("import", plain, "--json", NULL), 0);
@@ -274,6 +303,11 @@ static void refuse(sg_said said, const char *part) {
 
 static void refusals(void **state) {
     (void)state;
+    refuse(sg_stepgauge("plan", "act", "--log", train, NULL), "leave out a policy");
+    refuse(sg_stepgauge("plan", "--log", train, "--epochs", "3", NULL), "leave out --epochs");
+    refuse(sg_stepgauge("plan", "--log", train, "--log", rl, NULL), "one training at a time");
+    refuse(sg_stepgauge("plan", "--log", "/nowhere/x.log", NULL), "/nowhere/x.log");
+    refuse(sg_stepgauge("validate", "--cross-validate", "batches", NULL), "--reports");
     char other[96];
     (void)snprintf(other, sizeof other, "%s/other.h5", scratch.path);
     refuse(sg_stepgauge("import", NULL), "which logs");
@@ -358,6 +392,7 @@ int main(void) {
         cmocka_unit_test(observed_points), cmocka_unit_test(logs_compared),
         cmocka_unit_test(simulators),      cmocka_unit_test(fit_of_measured_and_observed),
         cmocka_unit_test(configs_beside),  cmocka_unit_test(refusals),
+        cmocka_unit_test(what_is_left),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }
