@@ -27,7 +27,7 @@ SIZES = ((240, 320), (480, 640), (720, 1280))
 CLIPS = (("av1", 2), ("av1", 30), ("h264", 2), ("h264", 30))
 
 
-# ---- stepgauge's table of functions (datasets/codec.h) -----------------------------------------------------------
+# ---- stepgauge's table of functions (datasets/codec/codec.h) -----------------------------------------------------------
 
 
 class Status(ctypes.Structure):

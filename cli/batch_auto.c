@@ -1,7 +1,7 @@
 #include "cli/batch_auto.h"
 
-#include "sim/host_state.h"
-#include "sim/measure.h"
+#include "sim/measure/host_state.h"
+#include "sim/measure/measure.h"
 
 enum { MOST = 1 << 16 };
 

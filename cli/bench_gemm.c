@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "calibration/machine/machine_match.h"
-#include "calibration/predict.h"
+#include "calibration/predict/predict.h"
 
 static const char *const computes[] = {"f32", "tf32", "bf16", "f16"};
 static const sg_compute modes[] = {SG_COMPUTE_F32, SG_COMPUTE_TF32, SG_COMPUTE_BF16, SG_COMPUTE_F16};

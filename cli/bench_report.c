@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/measuring.h"
-#include "sim/micro_tree.h"
+#include "sim/bench/micro_tree.h"
 
 /* ---- looking things up ------------------------------------------------------------------------------------------- */
 

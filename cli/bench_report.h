@@ -4,7 +4,7 @@
 
 #include "cli/show.h"
 #include "kernels/virtual/machine.h"
-#include "sim/bench.h"
+#include "sim/bench/bench.h"
 
 enum { SG_BENCH_DEVICES = 2 };
 

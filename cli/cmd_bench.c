@@ -7,8 +7,8 @@
 #include "cli/world.h"
 #include "kernels/nearest.h"
 #include "models/policy.h"
-#include "sim/measure.h"
-#include "sim/run_file.h"
+#include "sim/files/run_file.h"
+#include "sim/measure/measure.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "cli/commands.h"
 #include "cli/dataset_show.h"
 #include "cli/interrupt.h"
-#include "datasets/make.h"
+#include "datasets/make/make.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,8 @@
 #include "cli/gpus.h"
 #include "cli/show.h"
 #include "kernels/module.h"
-#include "sim/launch_ranks.h"
-#include "sim/measure.h"
+#include "sim/measure/measure.h"
+#include "sim/ranks/launch_ranks.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* inspect: what a training step is, without any hardware: counts, modules, memory plan, operations. */
-#include "calibration/memory_plan.h"
+#include "calibration/plan/memory_plan.h"
 #include "cli/commands.h"
 #include "cli/request.h"
 #include "cli/show.h"

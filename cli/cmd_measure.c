@@ -5,7 +5,7 @@
 #include "cli/measuring.h"
 #include "cli/real_data.h"
 #include "cli/world.h"
-#include "sim/agree.h"
+#include "sim/measure/agree.h"
 
 #include <stdio.h>
 #include <stdlib.h>

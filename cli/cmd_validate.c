@@ -1,5 +1,5 @@
 /* validate: predictions beside published and field measurements. */
-#include "calibration/config_dir.h"
+#include "calibration/config/config_dir.h"
 #include "calibration/kernels/product_rows.h"
 #include "calibration/log/log.h"
 #include "cli/commands.h"

@@ -5,7 +5,7 @@
 #include "calibration/compare/compare.h"
 #include "cli/importing.h"
 #include "cli/predicting.h"
-#include "sim/run_file.h"
+#include "sim/files/run_file.h"
 
 /* What the log is compared with. */
 typedef struct sg_compare_with {

@@ -1,6 +1,6 @@
 #include "cli/dataset_show.h"
 
-#include "datasets/video_look.h"
+#include "datasets/codec/video_look.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #define SG_CLI_DATASET_SHOW_H
 
 #include "cli/show.h"
-#include "datasets/catalogue.h"
+#include "datasets/catalogue/catalogue.h"
 
 /* What the first video of a camera holds, beside what the data set says of it. */
 typedef struct sg_seen_camera {

@@ -2,7 +2,7 @@
 
 #include "calibration/machine/framework_file.h"
 #include "calibration/machine/machine_match.h"
-#include "calibration/predict.h"
+#include "calibration/predict/predict.h"
 #include "kernels/module.h"
 #include "kernels/nvidia/driver.h"
 

@@ -1,5 +1,5 @@
 /* fit --collectives: how a server's GPUs are joined, from all-reduce times. */
-#include "calibration/collective_fit.h"
+#include "calibration/fit/collective_fit.h"
 #include "cli/fitting.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* fit --steps: the clock that GPUs sustain over whole steps, from measured ones. */
-#include "calibration/config_dir.h"
+#include "calibration/config/config_dir.h"
 #include "calibration/steps/step_clock.h"
 #include "cli/fitting.h"
 #include "formats/durable_file.h"

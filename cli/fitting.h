@@ -2,8 +2,8 @@
 #ifndef SG_CLI_FITTING_H
 #define SG_CLI_FITTING_H
 
-#include "calibration/fit.h"
-#include "calibration/predict.h"
+#include "calibration/fit/fit.h"
+#include "calibration/predict/predict.h"
 #include "cli/show.h"
 
 /* Prior from --machine (default "cpu"), --probe and --log as given. */

@@ -1,7 +1,7 @@
 /* import_points.c: runs of training logs as observed points of a run file: what their lines tell, and for the rest what the
  * options say. Nothing is guessed. */
 #include "calibration/environment/environment_law.h"
-#include "calibration/predict.h"
+#include "calibration/predict/predict.h"
 #include "cli/importing.h"
 #include "cli/measuring.h"
 #include "cli/request.h"

@@ -2,9 +2,9 @@
 #ifndef SG_CLI_IMPORTING_H
 #define SG_CLI_IMPORTING_H
 
+#include "calibration/config/train_config.h"
 #include "calibration/explain/explain.h"
 #include "calibration/log/log.h"
-#include "calibration/train_config.h"
 #include "cli/show.h"
 
 /* The runs of one file. */

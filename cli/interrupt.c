@@ -27,6 +27,6 @@ const volatile int *sg_interrupt_flag(void) {
     action.sa_flags = (int)SA_RESETHAND | use_own_stack();
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
-    (void)sigaction(SIGUSR1, &action, NULL); /* what SIGINT becomes for ranks (sim/launch_ranks.h) */
+    (void)sigaction(SIGUSR1, &action, NULL); /* what SIGINT becomes for ranks (sim/ranks/launch_ranks.h) */
     return &interrupted;
 }

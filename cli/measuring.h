@@ -5,8 +5,8 @@
 #include "cli/device_choice.h"
 #include "cli/request.h"
 #include "cli/show.h"
-#include "sim/measure.h"
-#include "sim/run_file.h"
+#include "sim/files/run_file.h"
+#include "sim/measure/measure.h"
 
 /* Options of the protocol from the command line; progress may be NULL. `choice` must outlive them. */
 sg_measure_options sg_measuring_options(const sg_args *args, const sg_device_choice *choice, const volatile int *stop,

@@ -2,7 +2,7 @@
 #ifndef SG_CLI_PLANNING_H
 #define SG_CLI_PLANNING_H
 
-#include "calibration/plan.h"
+#include "calibration/plan/plan.h"
 #include "cli/predicting.h"
 #include "cli/show.h"
 

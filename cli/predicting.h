@@ -2,8 +2,8 @@
 #ifndef SG_CLI_PREDICTING_H
 #define SG_CLI_PREDICTING_H
 
-#include "calibration/fit.h"
-#include "calibration/predict.h"
+#include "calibration/fit/fit.h"
+#include "calibration/predict/predict.h"
 #include "cli/request.h"
 
 typedef struct sg_target {

@@ -2,7 +2,7 @@
 #ifndef SG_CLI_PREDICTING_LOADER_H
 #define SG_CLI_PREDICTING_LOADER_H
 
-#include "calibration/predict.h"
+#include "calibration/predict/predict.h"
 #include "cli/show.h"
 
 /* One line: what the loader gives, how it stalls, what it rests on. Nothing where nothing is loaded. */

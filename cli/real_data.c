@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "kernels/nearest.h"
-#include "sim/dataset_source.h"
+#include "sim/loader/dataset_source.h"
 
 static const char *const names[SG_LAYER_COUNT] = {"synthetic", "cached", "cold"};
 

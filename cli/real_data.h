@@ -3,7 +3,7 @@
 #define SG_CLI_REAL_DATA_H
 
 #include "cli/args.h"
-#include "datasets/catalogue.h"
+#include "datasets/catalogue/catalogue.h"
 #include "models/policy.h"
 
 /* The layers of a pipeline, told apart: frames decoded from memory (synthetic), files in the page cache, files on the disk. */

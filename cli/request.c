@@ -1,7 +1,7 @@
 #include "cli/request.h"
 
-#include "calibration/config_dir.h"
-#include "datasets/catalogue.h"
+#include "calibration/config/config_dir.h"
+#include "datasets/catalogue/catalogue.h"
 #include "kernels/nearest.h"
 
 #include <math.h>

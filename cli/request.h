@@ -2,10 +2,10 @@
 #ifndef SG_CLI_REQUEST_H
 #define SG_CLI_REQUEST_H
 
-#include "calibration/settings.h"
-#include "calibration/train_config.h"
+#include "calibration/config/settings.h"
+#include "calibration/config/train_config.h"
 #include "cli/args.h"
-#include "datasets/dataset.h"
+#include "datasets/catalogue/dataset.h"
 
 typedef struct sg_request {
     sg_policy_request policy; /* batch: the first of --batch */

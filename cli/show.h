@@ -2,9 +2,9 @@
 #ifndef SG_CLI_SHOW_H
 #define SG_CLI_SHOW_H
 
-#include "calibration/figure.h"
+#include "calibration/statistics/figure.h"
 #include "cli/args.h"
-#include "sim/point.h"
+#include "sim/measure/point.h"
 
 #include <jansson.h>
 

@@ -5,8 +5,8 @@
 #include "cli/measuring.h"
 #include "formats/durable_file.h"
 #include "kernels/tcp/tcp.h"
-#include "sim/rank_variables.h"
-#include "sim/spawn_ranks.h"
+#include "sim/ranks/rank_variables.h"
+#include "sim/ranks/spawn_ranks.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include "cli/args.h"
 #include "kernels/module.h"
-#include "sim/run_file.h"
+#include "sim/files/run_file.h"
 
 typedef struct sg_world {
     int rank, ranks;

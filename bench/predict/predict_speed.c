@@ -5,9 +5,9 @@
  * Per policy: what is done once (building the step program, recording its walk), once per machine (pricing), and for every
  * prediction (replaying the walk with its derivatives, intervals); then a sweep over machines, batches and numbers of GPUs as
  * `plan` makes it. Times are processor time of the one thread; of repeated parts, the median. */
-#include "calibration/config_dir.h"
-#include "calibration/predict.h"
-#include "calibration/predict_walk.h"
+#include "calibration/config/config_dir.h"
+#include "calibration/predict/predict.h"
+#include "calibration/predict/predict_walk.h"
 
 #include <stdio.h>
 #include <stdlib.h>

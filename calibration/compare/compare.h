@@ -4,8 +4,8 @@
 #define SG_CALIBRATION_COMPARE_COMPARE_H
 
 #include "calibration/log/log.h"
-#include "calibration/predict.h"
-#include "sim/point.h"
+#include "calibration/predict/predict.h"
+#include "sim/measure/point.h"
 
 /* The same training told differently: what would be predicted with another camera, batch, precision. */
 typedef struct sg_compare_alternative {

@@ -8,7 +8,7 @@
 #ifndef SG_CALIBRATION_ENVIRONMENT_ENVIRONMENT_LAW_H
 #define SG_CALIBRATION_ENVIRONMENT_ENVIRONMENT_LAW_H
 
-#include "calibration/fit.h"
+#include "calibration/fit/fit.h"
 
 /* One number of environments per process, as a log shows it. */
 typedef struct sg_environment_point {

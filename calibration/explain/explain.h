@@ -6,7 +6,7 @@
 #define SG_CALIBRATION_EXPLAIN_EXPLAIN_H
 
 #include "calibration/log/log.h"
-#include "calibration/predict.h"
+#include "calibration/predict/predict.h"
 
 /* The same step with one thing changed, predicted on the same machine. */
 typedef struct sg_explain_variant {

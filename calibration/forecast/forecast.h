@@ -5,8 +5,8 @@
 #ifndef SG_CALIBRATION_FORECAST_FORECAST_H
 #define SG_CALIBRATION_FORECAST_FORECAST_H
 
-#include "calibration/figure.h"
 #include "calibration/log/log.h"
+#include "calibration/statistics/figure.h"
 
 /* How fast a run went between its first window, which is warm-up, and the last of the evidence. Seconds per step; PPO: per
  * iteration. NAN: not told. */

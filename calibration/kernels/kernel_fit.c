@@ -1,10 +1,10 @@
 #include "calibration/kernels/kernel_fit.h"
 
-#include "calibration/config_dir.h"
+#include "calibration/config/config_dir.h"
 #include "calibration/kernels/kernel_fit_rows.h"
 #include "calibration/machine/machine_file.h"
 #include "calibration/machine/machine_match.h"
-#include "calibration/predict.h"
+#include "calibration/predict/predict.h"
 #include "formats/durable_file.h"
 
 #include <gsl/gsl_sort.h>

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibration/least_squares.h"
+#include "calibration/statistics/least_squares.h"
 
 /* Rows left out of fits of the seven measured GPUs, five folds each (2026-11). */
 static const sg_row_scatter USUAL = {{0.008, 0.042, 0.048}};

@@ -2,8 +2,8 @@
 #ifndef SG_CALIBRATION_KERNEL_FIT_ROWS_H
 #define SG_CALIBRATION_KERNEL_FIT_ROWS_H
 
-#include "calibration/csv_table.h"
 #include "calibration/kernels/kernel_rows.h"
+#include "formats/csv_table.h"
 #include "kernels/virtual/machine.h"
 
 /* Log sd of a kernel's time about the fitted formula, by kind of row: where nothing was fitted, what rows that were left out

@@ -5,7 +5,7 @@
 #ifndef SG_CALIBRATION_KERNEL_ROWS_H
 #define SG_CALIBRATION_KERNEL_ROWS_H
 
-#include "calibration/csv_table.h"
+#include "formats/csv_table.h"
 #include "kernels/op.h"
 
 typedef enum sg_row_kind { SG_ROW_ELEMENTWISE, SG_ROW_NORM, SG_ROW_SOFTMAX, SG_ROW_KIND_COUNT } sg_row_kind;

@@ -1,6 +1,6 @@
 #include "calibration/kernels/product_fit.h"
 
-#include "calibration/least_squares.h"
+#include "calibration/statistics/least_squares.h"
 
 #include <gsl/gsl_errno.h>
 #include <gsl/gsl_linalg.h>

@@ -6,8 +6,8 @@
 #ifndef SG_CALIBRATION_PRODUCT_ROWS_H
 #define SG_CALIBRATION_PRODUCT_ROWS_H
 
-#include "calibration/csv_table.h"
 #include "calibration/kernels/neighbours.h"
+#include "formats/csv_table.h"
 #include "kernels/virtual/product.h"
 
 typedef struct sg_product_row {

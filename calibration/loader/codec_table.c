@@ -1,6 +1,6 @@
 #include "calibration/loader/codec_table.h"
 
-#include "calibration/config_dir.h"
+#include "calibration/config/config_dir.h"
 #include "formats/tree.h"
 
 #include <math.h>

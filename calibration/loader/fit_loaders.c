@@ -1,6 +1,6 @@
 #include "calibration/loader/fit_loaders.h"
 
-#include "calibration/fit_laws.h"
+#include "calibration/fit/fit_laws.h"
 #include "calibration/loader/codec_table.h"
 #include "calibration/loader/dataset_text.h"
 #include "calibration/loader/loader_fit.h"

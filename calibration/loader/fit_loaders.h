@@ -2,7 +2,7 @@
 #ifndef SG_CALIBRATION_FIT_LOADERS_H
 #define SG_CALIBRATION_FIT_LOADERS_H
 
-#include "calibration/fit.h"
+#include "calibration/fit/fit.h"
 
 /* One law per data set and layer into fit->loaders. Where the codec's cost is known (configs/loaders.yaml) the machine's
  * frame_s, sample_s, contention and handover follow, so that other data sets are predicted too. */

@@ -3,7 +3,7 @@
 #define SG_CALIBRATION_LOADER_FILE_H
 
 #include "calibration/loader/loader_law.h"
-#include "sim/hdf5_tree.h"
+#include "sim/files/hdf5_tree.h"
 
 sg_code sg_loaders_to_tree(const sg_loader_law *laws, size_t n, sg_h5tree *root, sg_status *status);
 /* *laws: freed by the caller; NULL and 0 where the file, of an earlier version, has none. */

@@ -1,6 +1,6 @@
 #include "calibration/loader/loader_fit.h"
 
-#include "calibration/least_squares.h"
+#include "calibration/statistics/least_squares.h"
 
 #include <gsl/gsl_sort.h>
 #include <gsl/gsl_statistics_double.h>

@@ -16,7 +16,7 @@
 #define SG_CALIBRATION_LOG_LOG_H
 
 #include "kernels/status.h"
-#include "sim/point.h"
+#include "sim/measure/point.h"
 
 #include <stdbool.h>
 #include <stddef.h>

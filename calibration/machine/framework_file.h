@@ -9,7 +9,7 @@
 #define SG_CALIBRATION_FRAMEWORK_FILE_H
 
 #include "kernels/virtual/machine.h"
-#include "sim/walk.h"
+#include "sim/walk/walk.h"
 
 typedef struct sg_framework_numbers {
     sg_bucket_options buckets;

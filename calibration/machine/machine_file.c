@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibration/config_dir.h"
+#include "calibration/config/config_dir.h"
 #include "calibration/machine/machine_group.h"
 #include "calibration/machine/machine_link.h"
 #include "calibration/machine/machine_match.h"

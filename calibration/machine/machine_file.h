@@ -20,7 +20,7 @@
 #ifndef SG_CALIBRATION_MACHINE_FILE_H
 #define SG_CALIBRATION_MACHINE_FILE_H
 
-#include "calibration/predict.h"
+#include "calibration/predict/predict.h"
 #include "formats/tree.h"
 
 /* The parameters of a map "parameters" onto *machine. */

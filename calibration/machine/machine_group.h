@@ -8,7 +8,7 @@
 #define SG_CALIBRATION_MACHINE_GROUP_H
 
 #include "kernels/virtual/machine.h"
-#include "sim/hdf5_tree.h"
+#include "sim/files/hdf5_tree.h"
 
 extern const sg_file_format sg_machine_format;
 

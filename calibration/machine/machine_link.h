@@ -5,7 +5,7 @@
 
 #include "formats/tree.h"
 #include "kernels/virtual/machine.h"
-#include "sim/hdf5_tree.h"
+#include "sim/files/hdf5_tree.h"
 
 /* The key "link" of a data sheet: the name of a file in configs/links/, or what such a file holds. Sets the link and the
  * parameters that it states. */

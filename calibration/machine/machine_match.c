@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibration/config_dir.h"
-#include "calibration/predict.h"
+#include "calibration/config/config_dir.h"
+#include "calibration/predict/predict.h"
 
 enum { WORDS = 16, WORD_BYTES = 24 };
 

@@ -8,7 +8,7 @@
 
 #include "formats/tree.h"
 #include "kernels/virtual/machine.h"
-#include "sim/hdf5_tree.h"
+#include "sim/files/hdf5_tree.h"
 
 /* The child "tiles" of a map, where there is one. */
 sg_code sg_machine_tiles_read(const sg_tree *tree, const sg_node *map, sg_machine *machine, sg_status *status);

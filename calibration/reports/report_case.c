@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "calibration/machine/machine_match.h"
+#include "calibration/predict/work.h"
 #include "calibration/reports/report_text.h"
-#include "calibration/work.h"
 
 /* Whose allocator stands in where a row does not state its GPU: tensors and allocator are the same on every CUDA GPU. */
 static const char STAND_IN[] = "rtx-4090";

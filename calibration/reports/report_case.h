@@ -7,7 +7,7 @@
 #define SG_CALIBRATION_REPORT_CASE_H
 
 #include "calibration/machine/framework_file.h"
-#include "calibration/predict.h"
+#include "calibration/predict/predict.h"
 #include "calibration/reports/report_row.h"
 
 enum { SG_REPORT_CANDIDATES = 3 };

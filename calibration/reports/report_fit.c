@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibration/config_dir.h"
-#include "calibration/least_squares.h"
+#include "calibration/config/config_dir.h"
 #include "calibration/machine/machine_file.h"
+#include "calibration/statistics/least_squares.h"
 
 #define CONVOLUTIONS                                                                                                   \
     { SG_M_EFF_CONV, SG_M_EFF_CONV_BWD_DATA, SG_M_EFF_CONV_BWD_WEIGHTS }

@@ -7,7 +7,7 @@
 #ifndef SG_CALIBRATION_REPORT_ROW_H
 #define SG_CALIBRATION_REPORT_ROW_H
 
-#include "calibration/csv_table.h"
+#include "formats/csv_table.h"
 #include "models/policy.h"
 
 enum { SG_REPORT_TEXT = 512, SG_REPORT_REASON = 160, SG_REPORT_SETTINGS = 24 };

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "calibration/least_squares.h"
+#include "calibration/statistics/least_squares.h"
 
 const sg_gpt_numbers SG_GPT_FITTED = {{0.8523, 61.53, 2.90e-3, 3.799, 50.24, 7.10e-3, 0.2305}};
 

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "calibration/config/settings.h"
 #include "calibration/machine/framework_file.h"
-#include "calibration/predict.h"
-#include "calibration/settings.h"
-#include "calibration/work.h"
+#include "calibration/predict/predict.h"
+#include "calibration/predict/work.h"
 
 static const char *const step_columns[] = {"device", "model", "mode", "seq_len", "batch", "step_ms"};
 static const char *const config_columns[] = {"model", "config_json"};

@@ -8,8 +8,8 @@
 #ifndef SG_CALIBRATION_STEP_CASE_H
 #define SG_CALIBRATION_STEP_CASE_H
 
-#include "calibration/csv_table.h"
-#include "calibration/predict_walk.h"
+#include "calibration/predict/predict_walk.h"
+#include "formats/csv_table.h"
 
 typedef struct sg_step_case {
     char model[48], device[64]; /* as the file has them */

@@ -6,7 +6,7 @@
 #ifndef SG_CALIBRATION_VALIDATE_H
 #define SG_CALIBRATION_VALIDATE_H
 
-#include "calibration/csv_table.h"
+#include "formats/csv_table.h"
 #include "kernels/status.h"
 
 #include <stdbool.h>

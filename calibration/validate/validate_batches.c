@@ -1,14 +1,14 @@
 /* validate_batches.c: one batch size of a training from others of the same one.
  *
  * Reports of one source about the same policy, settings and GPU that differ in the batch are a group. The machine's data
- * sheet is fitted to some of a group (calibration/observed.h) and predicts another. Parts: "from one batch", for every pair;
+ * sheet is fitted to some of a group (calibration/fit/observed.h) and predicts another. Parts: "from one batch", for every pair;
  * "from the others", where there are three batches or more. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibration/observed.h"
+#include "calibration/fit/observed.h"
 #include "calibration/reports/report_case.h"
 #include "calibration/validate/validate.h"
 

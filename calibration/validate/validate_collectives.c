@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibration/collective_fit.h"
-#include "calibration/figure.h"
-#include "calibration/predict.h"
+#include "calibration/fit/collective_fit.h"
+#include "calibration/predict/predict.h"
+#include "calibration/statistics/figure.h"
+#include "calibration/statistics/width.h"
 #include "calibration/validate/validate.h"
-#include "calibration/width.h"
 #include "kernels/virtual/price.h"
 
 /* Names of the table's servers: the machine whose data sheet their GPUs have (eight A100 on NVSwitch, eight V100 on the

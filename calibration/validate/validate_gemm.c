@@ -1,10 +1,10 @@
 /* validate_gemm.c: predicted matrix products beside measured ones. */
-#include "calibration/config_dir.h"
+#include "calibration/config/config_dir.h"
 #include "calibration/kernels/product_model.h"
 #include "calibration/kernels/product_prior.h"
 #include "calibration/machine/machine_file.h"
 #include "calibration/machine/machine_match.h"
-#include "calibration/predict.h"
+#include "calibration/predict/predict.h"
 #include "calibration/validate/validate.h"
 
 #include <math.h>

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibration/config_dir.h"
-#include "calibration/figure.h"
+#include "calibration/config/config_dir.h"
 #include "calibration/kernels/kernel_fit_rows.h"
 #include "calibration/kernels/row_shapes.h"
 #include "calibration/machine/machine_file.h"
 #include "calibration/machine/machine_match.h"
-#include "calibration/predict.h"
+#include "calibration/predict/predict.h"
+#include "calibration/statistics/figure.h"
 #include "calibration/validate/validate.h"
 
 enum { MOST_DEVICES = 64 };

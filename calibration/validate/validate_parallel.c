@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibration/figure.h"
-#include "calibration/predict.h"
+#include "calibration/predict/predict.h"
+#include "calibration/statistics/figure.h"
 #include "calibration/steps/gpt_step.h"
 
 static const char *const columns[] = {"gpus",    "global_batch", "micro_batch", "hidden", "heads",  "layers",

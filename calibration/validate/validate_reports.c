@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibration/figure.h"
 #include "calibration/reports/report_case.h"
 #include "calibration/reports/report_fit.h"
 #include "calibration/reports/report_text.h"
+#include "calibration/statistics/figure.h"
 #include "calibration/validate/validate.h"
 
 /* One camera more or less (predict_figures.c has the same for a camera count that the user does not give). */

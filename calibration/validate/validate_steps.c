@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibration/config_dir.h"
-#include "calibration/figure.h"
+#include "calibration/config/config_dir.h"
 #include "calibration/kernels/kernel_fit_rows.h"
 #include "calibration/kernels/product_fit.h"
 #include "calibration/machine/machine_file.h"
+#include "calibration/statistics/figure.h"
 #include "calibration/steps/step_clock.h"
 
 /* Cards of this power throttle: P4, T4, L4. */

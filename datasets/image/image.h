@@ -2,7 +2,7 @@
 #ifndef SG_DATASETS_IMAGE_IMAGE_H
 #define SG_DATASETS_IMAGE_IMAGE_H
 
-#include "datasets/codec.h"
+#include "datasets/codec/codec.h"
 
 enum {
     SG_IMAGE_MOST_A_SIDE = 16384,

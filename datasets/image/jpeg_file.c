@@ -11,7 +11,7 @@
 
 #include <jerror.h>
 
-#include "datasets/rgb_planes.h"
+#include "datasets/codec/rgb_planes.h"
 
 enum {
     MOST_SCANS = 100, /* of a progressive file: each pays for the whole picture again; encoders write about ten */

@@ -7,7 +7,7 @@
 
 #include <png.h>
 
-#include "datasets/rgb_planes.h"
+#include "datasets/codec/rgb_planes.h"
 
 enum {
     COMPRESSION = 1,             /* LeRobot 0.4, image_writer.py, write_image */

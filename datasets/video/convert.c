@@ -1,7 +1,7 @@
 /* convert.c: decoded frames to planes of RGB. */
 #include "datasets/video/video.h"
 
-#include "datasets/rgb_planes.h"
+#include "datasets/codec/rgb_planes.h"
 
 /* The full range of values, in the formats whose name says so or where the stream does. */
 static bool is_full_range(const AVFrame *frame) {

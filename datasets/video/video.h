@@ -2,7 +2,7 @@
 #ifndef SG_DATASETS_VIDEO_VIDEO_H
 #define SG_DATASETS_VIDEO_VIDEO_H
 
-#include "datasets/codec.h"
+#include "datasets/codec/codec.h"
 
 #include <libavcodec/avcodec.h>
 #include <libavformat/avformat.h>

@@ -13,11 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibration/fit.h"
+#include "calibration/fit/fit.h"
 #include "calibration/machine/machine_group.h"
-#include "calibration/predict.h"
-#include "calibration/work.h"
-#include "sim/measure.h"
+#include "calibration/predict/predict.h"
+#include "calibration/predict/work.h"
+#include "sim/measure/measure.h"
 
 static const char *const CONFIGS = SG_SOURCE_DIR "/configs";
 

@@ -12,9 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "calibration/collective_fit.h"
-#include "calibration/config_dir.h"
-#include "calibration/predict.h"
+#include "calibration/config/config_dir.h"
+#include "calibration/fit/collective_fit.h"
+#include "calibration/predict/predict.h"
 #include "kernels/virtual/price.h"
 #include "tests/support/priced.h"
 #include "tests/support/scratch.h"

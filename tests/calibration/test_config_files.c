@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "calibration/config_dir.h"
+#include "calibration/config/config_dir.h"
 #include "calibration/machine/framework_file.h"
 #include "calibration/machine/machine_file.h"
 #include "tests/support/contains.h"

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "calibration/csv_table.h"
+#include "formats/csv_table.h"
 #include "tests/support/scratch.h"
 
 static const char TEXT[] = "name,note,value\n\"a,b\",\"say \"\"x\"\"\",1.5\nlast,,\nshort\n";

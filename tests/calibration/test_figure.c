@@ -8,8 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "calibration/figure.h"
-#include "calibration/width.h"
+#include "calibration/statistics/figure.h"
+#include "calibration/statistics/width.h"
 #include "tests/support/near.h"
 
 /* Quantiles of t(4) from the tables: 95 %: 2.131847, 97.5 %: 2.776445, 90 %: 1.533206. */

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibration/fit_links.h"
-#include "calibration/predict.h"
+#include "calibration/fit/fit_links.h"
+#include "calibration/predict/predict.h"
 #include "kernels/virtual/price.h"
 #include "tests/support/priced.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "calibration/machine/framework_file.h"
-#include "calibration/predict.h"
+#include "calibration/predict/predict.h"
 #include "tests/support/scratch.h"
 
 static const char *const CONFIGS = SG_SOURCE_DIR "/configs";

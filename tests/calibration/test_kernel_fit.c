@@ -11,11 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "calibration/config_dir.h"
+#include "calibration/config/config_dir.h"
 #include "calibration/kernels/kernel_fit.h"
 #include "calibration/kernels/product_prior.h"
 #include "calibration/machine/shapes_file.h"
-#include "calibration/predict.h"
+#include "calibration/predict/predict.h"
 #include "calibration/validate/validate.h"
 
 #define CONFIGS SG_SOURCE_DIR "/configs"

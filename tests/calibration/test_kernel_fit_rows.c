@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "calibration/kernels/kernel_fit_rows.h"
-#include "calibration/predict.h"
+#include "calibration/predict/predict.h"
 #include "tests/support/noise.h"
 #include "tests/support/priced.h"
 

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "calibration/law.h"
+#include "calibration/fit/law.h"
 
 static const unsigned ALL = 1u << SG_LAW_WALK | 1u << SG_LAW_AFFINE | 1u << SG_LAW_KNEE;
 

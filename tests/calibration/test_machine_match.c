@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "calibration/config_dir.h"
+#include "calibration/config/config_dir.h"
 #include "calibration/machine/machine_match.h"
 
 #define CONFIGS SG_SOURCE_DIR "/configs"

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "calibration/predict.h"
+#include "calibration/predict/predict.h"
 
 static double now(void) {
     struct timespec t;

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "calibration/offers.h"
-#include "calibration/plan.h"
-#include "calibration/plan_text.h"
+#include "calibration/plan/offers.h"
+#include "calibration/plan/plan.h"
+#include "calibration/plan/plan_text.h"
 
 static const char *const CONFIGS = SG_SOURCE_DIR "/configs";
 

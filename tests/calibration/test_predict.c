@@ -11,10 +11,10 @@
 
 #include <jansson.h>
 
-#include "calibration/fit.h"
+#include "calibration/fit/fit.h"
 #include "calibration/machine/framework_file.h"
 #include "models/training.h"
-#include "sim/measure.h"
+#include "sim/measure/measure.h"
 #include "tests/support/near.h"
 #include "tests/support/predicted.h"
 #include "tests/support/priced.h"

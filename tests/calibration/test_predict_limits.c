@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibration/fit.h"
+#include "calibration/fit/fit.h"
 #include "tests/support/near.h"
 #include "tests/support/predicted.h"
 #include "tests/support/priced.h"

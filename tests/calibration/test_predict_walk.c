@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "calibration/predict_walk.h"
-#include "sim/environment.h"
+#include "calibration/predict/predict_walk.h"
+#include "sim/walk/environment.h"
 #include "tests/support/small_policies.h"
 
 static const double ENV_STEP_S = 3e-4;

@@ -1,5 +1,5 @@
 /* Settings from configurations of checkpoints: the policy by model type, and of the keys only those that size it. */
-#include "calibration/settings.h"
+#include "calibration/config/settings.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "calibration/config_dir.h"
+#include "calibration/config/config_dir.h"
 #include "calibration/machine/framework_file.h"
 #include "calibration/machine/machine_file.h"
 

@@ -1,5 +1,5 @@
 /* LeRobot's train_config.json: the policy, its sizes, and what a step's cost depends on beside them. */
-#include "calibration/train_config.h"
+#include "calibration/config/train_config.h"
 #include "tests/support/scratch.h"
 
 #include <setjmp.h>

@@ -14,7 +14,7 @@
 
 #include "calibration/kernels/kernel_rows.h"
 #include "calibration/machine/machine_match.h"
-#include "calibration/predict.h"
+#include "calibration/predict/predict.h"
 #include "calibration/validate/validate.h"
 #include "tests/support/noise.h"
 

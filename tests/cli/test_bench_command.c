@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "sim/run_file.h"
+#include "sim/files/run_file.h"
 #include "tests/support/program.h"
 
 static char folder[] = "/tmp/stepgauge-bench-XXXXXX", run_path[64];

@@ -18,9 +18,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "calibration/predict.h"
-#include "sim/process_tree.h"
-#include "sim/run_file.h"
+#include "calibration/predict/predict.h"
+#include "sim/files/run_file.h"
+#include "sim/ranks/process_tree.h"
 #include "tests/support/gpu_machine.h"
 
 /* ---- points ---------------------------------------------------------------------------------------------------------- */

@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "datasets/codec.h"
-#include "datasets/tables.h"
+#include "datasets/codec/codec.h"
+#include "datasets/tables/tables.h"
 #include "tests/support/contains.h"
 #include "tests/support/near.h"
 #include "tests/support/program.h"

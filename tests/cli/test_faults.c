@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "calibration/log/log.h"
-#include "sim/run_file.h"
+#include "sim/files/run_file.h"
 #include "tests/support/program.h"
 
 static void expect(sg_said said, int status, const char *in_err) {

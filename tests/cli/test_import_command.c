@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sim/run_file.h"
+#include "sim/files/run_file.h"
 #include "tests/support/near.h"
 #include "tests/support/program.h"
 #include "tests/support/scratch.h"

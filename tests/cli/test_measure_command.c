@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "formats/durable_file.h"
-#include "sim/point_tree.h"
-#include "sim/run_file.h"
-#include "sim/user_block.h"
+#include "sim/files/run_file.h"
+#include "sim/files/user_block.h"
+#include "sim/measure/point_tree.h"
 #include "tests/support/program.h"
 
 static char folder[] = "/tmp/stepgauge-measure-XXXXXX", run_path[64];

@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "datasets/make.h"
-#include "sim/run_file.h"
+#include "datasets/make/make.h"
+#include "sim/files/run_file.h"
 #include "tests/support/program.h"
 
 static char folder[64], data[96], run_path[96];

@@ -4,7 +4,7 @@
 #include "tests/support/op_device.h"
 #include "tests/support/small_policies.h"
 
-#include "sim/walk.h"
+#include "sim/walk/walk.h"
 
 static const sg_device_api *cuda;
 

@@ -11,12 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "datasets/catalogue.h"
-#include "datasets/episodes_file.h"
-#include "datasets/make.h"
-#include "datasets/name_list.h"
-#include "datasets/path_template.h"
-#include "datasets/tables.h"
+#include "datasets/catalogue/catalogue.h"
+#include "datasets/catalogue/episodes_file.h"
+#include "datasets/catalogue/name_list.h"
+#include "datasets/catalogue/path_template.h"
+#include "datasets/make/make.h"
+#include "datasets/tables/tables.h"
 #include "tests/support/contains.h"
 #include "tests/support/scratch.h"
 

@@ -1,6 +1,6 @@
 /* Frames come back from files as they were drawn, and the frame of a time is the one of that time: each carries its number. */
-#include "datasets/codec.h"
-#include "datasets/scene.h"
+#include "datasets/codec/codec.h"
+#include "datasets/make/scene.h"
 #include "tests/support/scratch.h"
 
 #include <math.h>

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "datasets/dataset.h"
+#include "datasets/catalogue/dataset.h"
 
 static void read_shipped(const char *name, sg_dataset *d) {
     char path[512];

@@ -10,13 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "datasets/codec.h"
-#include "datasets/make.h"
-#include "datasets/reader.h"
-#include "datasets/reader_hdf5.h"
-#include "datasets/reader_keep.h"
-#include "datasets/scene.h"
-#include "datasets/tables.h"
+#include "datasets/codec/codec.h"
+#include "datasets/make/make.h"
+#include "datasets/make/scene.h"
+#include "datasets/reader/reader.h"
+#include "datasets/reader/reader_hdf5.h"
+#include "datasets/reader/reader_keep.h"
+#include "datasets/tables/tables.h"
 #include "tests/support/scratch.h"
 
 enum {

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "datasets/tables.h"
-#include "datasets/tables_arrow.h"
+#include "datasets/tables/tables.h"
+#include "datasets/tables/tables_arrow.h"
 #include "tests/support/scratch.h"
 
 enum { ROWS = 250, WIDTH = 3 }; /* with images: three row groups */

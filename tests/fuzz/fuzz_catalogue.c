@@ -1,5 +1,5 @@
 /* Hostile bytes as a LeRobot data set's metadata: meta/info.json, then from the first NUL on meta/episodes.jsonl. */
-#include "datasets/catalogue.h"
+#include "datasets/catalogue/catalogue.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Hostile bytes as meta/info.json of a data set. */
-#include "datasets/dataset.h"
+#include "datasets/catalogue/dataset.h"
 #include "tests/fuzz/memory_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

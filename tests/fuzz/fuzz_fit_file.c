@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibration/fit.h"
+#include "calibration/fit/fit.h"
 #include "calibration/machine/machine_group.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,5 +1,5 @@
 /* Hostile bytes as a PNG or JPEG image. */
-#include "datasets/codec.h"
+#include "datasets/codec/codec.h"
 
 #include <stdlib.h>
 

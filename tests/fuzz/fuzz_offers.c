@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "calibration/offers.h"
+#include "calibration/plan/offers.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,5 +1,5 @@
 /* Hostile bytes as the probe's file: it is read onto a machine or the error says where. */
-#include "calibration/fit_probe.h"
+#include "calibration/fit/fit_probe.h"
 #include "tests/fuzz/memory_file.h"
 
 #include <math.h>

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/hdf5_image.h"
-#include "sim/micro_tree.h"
-#include "sim/point_tree.h"
-#include "sim/user_block.h"
+#include "sim/bench/micro_tree.h"
+#include "sim/files/hdf5_image.h"
+#include "sim/files/user_block.h"
+#include "sim/measure/point_tree.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,5 +1,5 @@
 /* Hostile bytes as a policy configuration in YAML. */
-#include "calibration/settings.h"
+#include "calibration/config/settings.h"
 #include "tests/fuzz/memory_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

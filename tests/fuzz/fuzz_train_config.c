@@ -1,5 +1,5 @@
 /* Hostile bytes as train_config.json. */
-#include "calibration/train_config.h"
+#include "calibration/config/train_config.h"
 #include "tests/fuzz/memory_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,5 +1,5 @@
 /* Hostile bytes as a video file: opened, and read in order and backwards. */
-#include "datasets/codec.h"
+#include "datasets/codec/codec.h"
 #include "tests/fuzz/memory_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -3,7 +3,7 @@
  * The sheet is LeRobot's source, shapes multiplied out, and an equivalent PyTorch graph counted by its dispatcher (August 2026);
  * memory anchors are LeRobot's own CI (pi0) and a public report of full fine-tuning on an A100 (pi05). */
 #include "models/policy.h"
-#include "sim/measure.h"
+#include "sim/measure/measure.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* A hundred optimizer steps (AdamW, Adam, SGD) of every profile on the cpu device against the algorithm written down in double. */
 #include "kernels/module.h"
 #include "models/ops.h"
-#include "sim/walk.h"
+#include "sim/walk/walk.h"
 
 #include <math.h>
 #include <setjmp.h>

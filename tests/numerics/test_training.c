@@ -1,6 +1,6 @@
 /* Trainings learn: on the cpu device, with batch, noise, time and masks fixed, the loss falls to a tenth. */
 #include "kernels/module.h"
-#include "sim/walk.h"
+#include "sim/walk/walk.h"
 #include "tests/support/small_policies.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Ranks for real: this program starts itself under mpirun. With arguments it is one of the ranks. */
 #include "kernels/module.h"
-#include "sim/launch_ranks.h"
-#include "sim/process_tree.h"
+#include "sim/ranks/launch_ranks.h"
+#include "sim/ranks/process_tree.h"
 #include "tests/support/transport_checks.h"
 
 #include <dirent.h>

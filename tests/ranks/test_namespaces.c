@@ -1,7 +1,7 @@
 /* Ranks on two hosts: two network namespaces with one cable between them, which is cut in the end. This program starts itself in
  * each of them; with arguments it is a rank. Needs root and ip(8). */
 #include "kernels/tcp/tcp.h"
-#include "sim/rank_variables.h"
+#include "sim/ranks/rank_variables.h"
 #include "tests/support/transport_checks.h"
 
 #include <fcntl.h>

@@ -3,9 +3,9 @@
 #include "kernels/module.h"
 #include "kernels/tcp/tcp.h"
 #include "models/policy.h"
-#include "sim/rank_variables.h"
-#include "sim/spawn_ranks.h"
-#include "sim/walk.h"
+#include "sim/ranks/rank_variables.h"
+#include "sim/ranks/spawn_ranks.h"
+#include "sim/walk/walk.h"
 
 #include <math.h>
 #include <setjmp.h>

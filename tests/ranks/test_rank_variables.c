@@ -1,5 +1,5 @@
 /* What launchers say in variables: who this process is among the ranks, and where they meet. */
-#include "sim/rank_variables.h"
+#include "sim/ranks/rank_variables.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

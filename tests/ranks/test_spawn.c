@@ -1,8 +1,8 @@
 /* Ranks as processes that nobody but this program starts: this program starts itself. With arguments it is one of the ranks. */
 #include "kernels/tcp/tcp.h"
-#include "sim/process_tree.h"
-#include "sim/rank_variables.h"
-#include "sim/spawn_ranks.h"
+#include "sim/ranks/process_tree.h"
+#include "sim/ranks/rank_variables.h"
+#include "sim/ranks/spawn_ranks.h"
 #include "tests/support/transport_checks.h"
 
 #include <fcntl.h>

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "sim/point_tree.h"
+#include "sim/measure/point_tree.h"
 
 typedef struct sg_scene {
     char folder[64], path[96];

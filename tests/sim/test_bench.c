@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "kernels/module.h"
-#include "sim/bench.h"
+#include "sim/bench/bench.h"
 #include "tests/support/bent_device.h"
 
 static const sg_device_api *cpu(void) {

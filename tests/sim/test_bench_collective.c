@@ -14,7 +14,7 @@
 
 #include "kernels/module.h"
 #include "kernels/tcp/tcp.h"
-#include "sim/bench.h"
+#include "sim/bench/bench.h"
 
 enum { MOST_RANKS = 3, MOST_RECORDS = 64 };
 

@@ -15,13 +15,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "datasets/make.h"
+#include "datasets/make/make.h"
 #include "kernels/clock.h"
-#include "sim/dataset_source.h"
-#include "sim/loader.h"
-#include "sim/point.h"
-#include "sim/sample_order.h"
-#include "sim/sample_source.h"
+#include "sim/loader/dataset_source.h"
+#include "sim/loader/loader.h"
+#include "sim/loader/sample_order.h"
+#include "sim/loader/sample_source.h"
+#include "sim/measure/point.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SHADOW_MEMORY 1

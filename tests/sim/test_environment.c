@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "kernels/clock.h"
-#include "sim/environment.h"
+#include "sim/walk/environment.h"
 
 static sg_environment *opened(double env_step_s, int64_t envs, bool simulated) {
     sg_environment *e;

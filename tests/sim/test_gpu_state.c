@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "sim/gpu_state.h"
-#include "sim/measure.h"
+#include "sim/measure/gpu_state.h"
+#include "sim/measure/measure.h"
 #include "tests/reference/reference.h"
 #include "tests/support/tiny_training.h"
 

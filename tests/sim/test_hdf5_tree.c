@@ -1,7 +1,7 @@
 /* Trees in memory, their files, and hostile HDF5 behind a valid checksum. */
 #include "formats/durable_file.h"
-#include "sim/hdf5_image.h"
-#include "sim/user_block.h"
+#include "sim/files/hdf5_image.h"
+#include "sim/files/user_block.h"
 
 #include <fcntl.h>
 #include <hdf5.h>

@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "kernels/clock.h"
-#include "sim/frame_codec.h"
-#include "sim/frame_planes.h"
-#include "sim/loader.h"
+#include "sim/loader/frame_codec.h"
+#include "sim/loader/frame_planes.h"
+#include "sim/loader/loader.h"
 
 /* ---- the codec --------------------------------------------------------------------------------------------------- */
 

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "kernels/clock.h"
-#include "sim/host_state.h"
-#include "sim/measure.h"
+#include "sim/measure/host_state.h"
+#include "sim/measure/measure.h"
 #include "tests/reference/reference.h"
 #include "tests/support/thread_ranks.h"
 #include "tests/support/tiny_training.h"

@@ -13,9 +13,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "sim/micro_tree.h"
-#include "sim/point_tree.h"
-#include "sim/run_file.h"
+#include "sim/bench/micro_tree.h"
+#include "sim/files/run_file.h"
+#include "sim/measure/point_tree.h"
 
 static char folder[64], path[96];
 

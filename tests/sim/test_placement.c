@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/measure.h"
-#include "sim/placement.h"
-#include "sim/walk.h"
+#include "sim/measure/measure.h"
+#include "sim/walk/placement.h"
+#include "sim/walk/walk.h"
 #include "tests/reference/reference.h"
 #include "tests/support/small_policies.h"
 

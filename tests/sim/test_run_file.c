@@ -1,5 +1,5 @@
 /* Run files: what goes in comes out; what cannot be read back is not taken in. */
-#include "sim/point_fields.h"
+#include "sim/measure/point_fields.h"
 #include "tests/sim/run_file_fixture.h"
 
 /* ---- points and keys ---- */

@@ -1,6 +1,6 @@
 /* Damaged and hostile run files are refused by name, and left as they are. */
 #include "formats/durable_file.h"
-#include "sim/user_block.h"
+#include "sim/files/user_block.h"
 #include "tests/sim/run_file_fixture.h"
 
 #include <fcntl.h>

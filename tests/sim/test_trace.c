@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "kernels/virtual/machine.h"
-#include "sim/trace.h"
+#include "sim/walk/trace.h"
 #include "tests/reference/reference.h"
 #include "tests/support/scratch.h"
 #include "tests/support/small_policies.h"

@@ -1,4 +1,4 @@
-#include "sim/user_block.h"
+#include "sim/files/user_block.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "kernels/virtual/machine.h"
-#include "sim/walk.h"
+#include "sim/walk/walk.h"
 #include "tests/reference/reference.h"
 #include "tests/support/graph_device.h"
 #include "tests/support/small_policies.h"

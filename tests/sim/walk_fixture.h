@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "kernels/virtual/machine.h"
-#include "sim/walk.h"
+#include "sim/walk/walk.h"
 #include "tests/reference/reference.h"
 #include "tests/support/tiny_training.h"
 #include "tests/support/watch_device.h"

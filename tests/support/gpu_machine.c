@@ -11,8 +11,8 @@
 #include <dirent.h>
 #include <unistd.h>
 
-#include "sim/process_tree.h"
-#include "sim/run_file.h"
+#include "sim/files/run_file.h"
+#include "sim/ranks/process_tree.h"
 
 sg_scratch sg_gpu_scratch;
 char sg_gpu_run_path[96];

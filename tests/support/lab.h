@@ -5,7 +5,7 @@
 #ifndef SG_TESTS_SUPPORT_LAB_H
 #define SG_TESTS_SUPPORT_LAB_H
 
-#include "sim/walk.h"
+#include "sim/walk/walk.h"
 
 typedef struct sg_lab_options {
     const sg_device_api *api; /* NULL: the reference */

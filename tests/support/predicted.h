@@ -2,7 +2,7 @@
 #ifndef SG_TESTS_SUPPORT_PREDICTED_H
 #define SG_TESTS_SUPPORT_PREDICTED_H
 
-#include "calibration/predict.h"
+#include "calibration/predict/predict.h"
 
 /* ACT of two small images and narrow layers: its graph is built in no time. */
 sg_policy_request sg_small_act(int64_t batch);

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "calibration/predict.h"
+#include "calibration/predict/predict.h"
 #include "kernels/virtual/price.h"
 
 sg_machine sg_sheet(const char *name) {

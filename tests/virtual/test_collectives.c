@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "calibration/predict.h"
+#include "calibration/predict/predict.h"
 #include "kernels/virtual/clocks.h"
 #include "kernels/virtual/price.h"
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "calibration/predict.h"
+#include "calibration/predict/predict.h"
 #include "kernels/virtual/machine.h"
 #include "tests/support/scratch.h"
 
