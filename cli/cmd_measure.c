@@ -250,6 +250,8 @@ static int measure_here(session *s) {
         fprintf(stderr, "stepgauge: measuring on the CPU, the GPU is not ready: %s\n", s->choice.passed_over);
     bool all = s->args->workers.n <= 1 && !s->args->trace;
     code = sg_real_data_open(s->args, &request.policy, all, &s->data, &status);
+    if (code == SG_OK && s->data.catalogue && s->data.catalogue->warning[0] && s->world.rank == 0)
+        sg_show_warning("%s", s->data.catalogue->warning);
     if (code == SG_OK && s->data.catalogue && !s->data.catalogue->has_tables && s->world.rank == 0)
         sg_show_warning("state and action are synthetic, reading them is in no figure: %s",
                         s->data.catalogue->tables_why);

@@ -101,6 +101,7 @@ void sg_print_dataset(const sg_catalogue *catalogue, const sg_seen_camera *seen)
     sg_catalogue_describe(catalogue, loading, sizeof loading);
     sg_show_clean(loading, text, sizeof text);
     printf("\nLoading depends on: %s\n", text);
+    if (*catalogue->warning) sg_show_warning("%s", catalogue->warning);
     for (size_t c = 0; c < catalogue->n_cameras; c++) {
         sg_show_clean(seen[c].warning, text, sizeof text);
         if (*text) sg_show_warning("%s", text);
@@ -123,6 +124,7 @@ static json_t *words(const char *text) {
 
 static json_t *warnings(const sg_catalogue *catalogue, const sg_seen_camera *seen) {
     json_t *list = json_array();
+    if (*catalogue->warning) (void)json_array_append_new(list, words(catalogue->warning));
     for (size_t c = 0; c < catalogue->n_cameras; c++)
         if (*seen[c].warning) (void)json_array_append_new(list, words(seen[c].warning));
     return list;

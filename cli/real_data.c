@@ -52,6 +52,19 @@ static sg_code take_layers(const char *list, bool layer[SG_LAYER_COUNT], sg_stat
     return SG_OK;
 }
 
+/* A policy that looks at more cameras than there are is refused before anything is measured. One that cannot be built is told
+ * of when it is measured. */
+static sg_code check_policy(const sg_policy_request *policy, const sg_catalogue *catalogue, sg_status *status) {
+    sg_training *training = NULL;
+    sg_dataset_source *source = NULL;
+    sg_code code = SG_OK;
+    if (sg_policy_build(policy, &training, NULL) == SG_OK)
+        code = sg_dataset_source_open(catalogue, training, &source, status);
+    sg_dataset_source_close(source);
+    sg_training_free(training);
+    return code;
+}
+
 /* A policy that cannot be built is told of when it is measured. */
 static bool looks_at_cameras(const sg_policy_request *policy) {
     sg_training *training = NULL;
@@ -80,7 +93,8 @@ sg_code sg_real_data_open(const sg_args *args, const sg_policy_request *policy, 
             "--layers %.64s: files are needed: give a data set that holds data with --dataset DIR ('stepgauge "
             "dataset make' writes a small one)",
             args->layers);
-    return sg_catalogue_open(args->dataset, &data->catalogue, status);
+    sg_code code = sg_catalogue_open(args->dataset, &data->catalogue, status);
+    return code == SG_OK ? check_policy(policy, data->catalogue, status) : code;
 }
 
 void sg_real_data_close(sg_real_data *data) {

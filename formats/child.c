@@ -143,7 +143,7 @@ static receipt receive(int in, sg_bytes *message, double wall_s) {
 }
 
 /* A child that is dying already keeps the reason it dies of. */
-void sg_child_reap(pid_t child, const sg_child_limits *limits, char *how, size_t bytes) {
+int sg_child_reap(pid_t child, const sg_child_limits *limits, char *how, size_t bytes) {
     int state = 0;
     (void)kill(child, SIGKILL);
     pid_t got;
@@ -157,18 +157,25 @@ void sg_child_reap(pid_t child, const sg_child_limits *limits, char *how, size_t
         (void)snprintf(how, bytes, "took more than %u s of processor time", limits->cpu_s);
     else if (WTERMSIG(state) == SIGXFSZ)
         (void)snprintf(how, bytes, "wrote more than a file may have");
+    else if (WTERMSIG(state) == SIGKILL)
+        (void)snprintf(how, bytes, "was killed from outside, as the kernel does where memory runs out");
     else
         (void)snprintf(how, bytes, "was killed: %s", strsignal(WTERMSIG(state)));
+    return got == child && WIFSIGNALED(state) ? WTERMSIG(state) : 0;
 }
 
 /* A complete answer is what counts: a child that died or was corrupted cannot have sent its checksum. */
-static sg_code take_answer(const char *what, const char *how, sg_bytes *message, unsigned char **bytes, size_t *n,
-                           sg_status *status) {
+static sg_code take_answer(const char *what, int killed_by, const char *how, sg_bytes *message, unsigned char **bytes,
+                           size_t *n, sg_status *status) {
     child_head head;
     bool begun = message->n >= sizeof head;
     if (begun) memcpy(&head, message->data, sizeof head);
     unsigned char *data = message->data + (begun ? sizeof head : 0);
-    if (!begun || head.bytes != message->n - sizeof head || head.crc != sg_crc64(0, data, (size_t)head.bytes))
+    bool whole = begun && head.bytes == message->n - sizeof head && head.crc == sg_crc64(0, data, (size_t)head.bytes);
+    if (!whole && killed_by == SIGKILL)
+        return sg_fail(status, SG_MACHINE,
+                       "%s was not read: the process that read it %s: end other programs, then try anew", what, how);
+    if (!whole)
         return sg_fail(status, SG_BAD_INPUT,
                        "%s cannot be read: the process that read it %s; its content is damaged or hostile", what, how);
     if (head.code != SG_OK) {
@@ -182,7 +189,7 @@ static sg_code take_answer(const char *what, const char *how, sg_bytes *message,
     return SG_OK;
 }
 
-static sg_code judge(const char *what, receipt got, const char *how, double wall_s, sg_bytes *message,
+static sg_code judge(const char *what, receipt got, int killed_by, const char *how, double wall_s, sg_bytes *message,
                      unsigned char **bytes, size_t *n, sg_status *status) {
     switch (got) {
     case TOO_LATE:
@@ -198,7 +205,7 @@ static sg_code judge(const char *what, receipt got, const char *how, double wall
         return sg_fail(status, SG_MACHINE, "cannot hear from the process that reads %s: %s", what, strerror(errno));
     case RECEIVED: break;
     }
-    return take_answer(what, how, message, bytes, n, status);
+    return take_answer(what, killed_by, how, message, bytes, n, status);
 }
 
 sg_code sg_child_run(const char *what, sg_child_work work, void *user, const sg_child_limits *limits,
@@ -226,9 +233,9 @@ sg_code sg_child_run(const char *what, sg_child_work work, void *user, const sg_
     failure = errno;
     (void)close(ends[0]);
     char how[128];
-    sg_child_reap(child, limits, how, sizeof how);
+    int killed_by = sg_child_reap(child, limits, how, sizeof how);
     errno = failure;
-    sg_code code = judge(what, got, how, wall_s, &message, bytes, n, status);
+    sg_code code = judge(what, got, killed_by, how, wall_s, &message, bytes, n, status);
     free(message.data);
     return code;
 }

@@ -24,7 +24,7 @@ typedef sg_code (*sg_child_work)(void *user, sg_bytes *answer, sg_status *status
 /* Does `work` in a child process and hands its answer over: *bytes (free'd by the caller; NULL on failure), *n of them.
  * what: names the file in messages. SG_BAD_INPUT: the child crashed, passed a limit, hung or sent a damaged answer, "WHAT
  * cannot be read: ..." with what happened; a failure of the work itself keeps its code and text. SG_MACHINE: no process
- * could be started. */
+ * could be started, or the child was killed from outside, as the kernel does where memory runs out. */
 sg_code sg_child_run(const char *what, sg_child_work work, void *user, const sg_child_limits *limits,
                      unsigned char **bytes, size_t *n, sg_status *status);
 
@@ -35,7 +35,7 @@ sg_code sg_child_run(const char *what, sg_child_work work, void *user, const sg_
 void sg_child_confine(pid_t parent, const sg_child_limits *limits, const int *keep, size_t n_keep);
 
 /* Ends a child: kills it unless it ended by itself, waits, and says how it ended: "ended with status 1", "was killed:
- * Segmentation fault", "took more than 5 s of processor time". */
-void sg_child_reap(pid_t child, const sg_child_limits *limits, char *how, size_t bytes);
+ * Segmentation fault", "took more than 5 s of processor time", "was killed from outside". Returns the signal that ended it, or 0. */
+int sg_child_reap(pid_t child, const sg_child_limits *limits, char *how, size_t bytes);
 
 #endif

@@ -52,6 +52,14 @@ sg_code sg_catalogue_sum_lengths(sg_catalogue *catalogue, sg_status *status) {
     return SG_OK;
 }
 
+void sg_catalogue_compare_frames(sg_catalogue *catalogue, int64_t stated) {
+    if (stated == catalogue->info.frames) return;
+    (void)snprintf(catalogue->warning, sizeof catalogue->warning,
+                   "info.json states %" PRId64 " frames, the episodes have %" PRId64
+                   ": trainers read the episodes, and so it is done here",
+                   stated, catalogue->info.frames);
+}
+
 sg_code sg_catalogue_cameras(sg_catalogue *catalogue, size_t n, sg_status *status) {
     if (n > SG_CAMERAS_MOST)
         return sg_fail(status, SG_BAD_INPUT, "%.400s: %zu cameras are more than the %d that are read", catalogue->path,
@@ -76,6 +84,25 @@ void sg_catalogue_sum_cameras(sg_catalogue *catalogue) {
 
 /* ---- opening ---- */
 
+/* Hugging Face's cache keeps DATASET in datasets--USER--DATASET/snapshots/REVISION, and a file there as a link to
+ * blobs/CHECKSUM: neither revision nor checksum is a name. path: as it was given; real: of the file system, changed. */
+static const char *name_of(const char *path, char *real) {
+    static const char folder[] = "datasets--";
+    char *last = strrchr(real, '/'), *above = NULL;
+    if (!last || !last[1]) return "/";
+    *last++ = 0;
+    above = strrchr(real, '/');
+    const char *given = strrchr(path, '/');
+    if (above && strcmp(above, "/blobs") == 0) return given && given[1] ? given + 1 : path;
+    if (!above || strcmp(above, "/snapshots") != 0) return last;
+    *above = 0;
+    const char *repository = strrchr(real, '/');
+    if (!repository || strncmp(repository + 1, folder, sizeof folder - 1) != 0) return last;
+    const char *name = repository + sizeof folder;
+    for (const char *next; (next = strstr(name, "--")) && next[2];) name = next + 2;
+    return *name ? name : last;
+}
+
 /* The last part of the path as the file system knows it ("." has a name too). */
 static sg_code set_name(sg_catalogue *catalogue, const char *path, sg_status *status) {
     int n = snprintf(catalogue->path, sizeof catalogue->path, "%s", path);
@@ -90,8 +117,7 @@ static sg_code set_name(sg_catalogue *catalogue, const char *path, sg_status *st
             "data set %.400s does not exist: give the folder that holds meta/info.json, folders of images or "
             "HDF5 files",
             path);
-    const char *slash = strrchr(real, '/');
-    (void)snprintf(catalogue->name, sizeof catalogue->name, "%.63s", slash && slash[1] ? slash + 1 : "/");
+    (void)snprintf(catalogue->name, sizeof catalogue->name, "%.63s", name_of(catalogue->path, real));
     for (char *p = catalogue->name; *p; p++)
         if (*p == ';' || (unsigned char)*p < 32 || *p == 127) *p = '_'; /* names stand in lines of their own */
     free(real);

@@ -35,13 +35,14 @@ typedef struct sg_camera {
     int64_t height, width;
     uint8_t store;  /* sg_frame_store */
     char codec[24]; /* "av1", "h264", "png", "jpeg", "raw"; "" unknown */
-    int64_t gop;    /* video: frames from one key frame to the next as the data set states; 0: not stated */
-    double fps;     /* video */
+    int64_t
+        gop; /* video: frames from one key frame to the next as the data set states, or else its first video; 0: unknown */
+    double fps; /* video */
 } sg_camera;
 
 typedef struct sg_catalogue {
     char path[512];  /* of the data set's folder (one HDF5 file: of the file) */
-    char name[64];   /* its folder's name */
+    char name[64];   /* its folder's name; in Hugging Face's cache: the repository's, without the user */
     sg_dataset info; /* as sg_dataset_read tells it */
     sg_dataset_kind kind;
     sg_camera *cameras;
@@ -50,7 +51,8 @@ typedef struct sg_catalogue {
     size_t n_episodes;
     bool has_tables; /* rows of state and action can be read; false: `tables_why` */
     char tables_why[160];
-    void *places; /* the kind's own */
+    char warning[200]; /* what is amiss and does not matter to a trainer; "" nothing */
+    void *places;      /* the kind's own */
 } sg_catalogue;
 
 /* Where one frame lies. Texts live as long as the catalogue, or until the next call with the same *place. */
@@ -71,7 +73,8 @@ typedef struct sg_row_place {
     int64_t row;
 } sg_row_place;
 
-/* path: a folder, or one HDF5 file. HDF5 and video files are looked into by a child process. SG_BAD_INPUT: which kinds were
+/* path: a folder, or one HDF5 file. HDF5, tables and (where the data set does not state their key frames) each camera's first
+ * video are looked into by a child process. SG_BAD_INPUT: which kinds were
  * looked for, and what was missing. */
 sg_code sg_catalogue_open(const char *path, sg_catalogue **catalogue, sg_status *status);
 void sg_catalogue_close(sg_catalogue *catalogue);

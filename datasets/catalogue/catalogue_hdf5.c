@@ -113,6 +113,7 @@ static bool camera_is_sound(const sg_camera *c) {
 /* The child may have been taken over by what it read: everything is checked again. */
 static bool head_is_sound(const sg_demos_head *head) {
     bool kind = head->kind == SG_DATASET_ROBOMIMIC || head->kind == SG_DATASET_LIBERO || head->kind == SG_DATASET_ALOHA;
+    if (!is_text(head->amiss, sizeof head->amiss)) return false;
     for (int i = 0; i < 3; i++)
         if (!is_text(head->state[i], sizeof head->state[i])) return false;
     return kind && head->n_cameras <= SG_CAMERAS_MOST && head->state_dim >= 0 && head->state_dim <= 3000000 &&
@@ -157,6 +158,7 @@ static sg_code take_answer(sg_catalogue *catalogue, const unsigned char *bytes, 
     catalogue->info.state_dim = p->head.state_dim;
     catalogue->info.action_dim = p->head.action_dim;
     catalogue->has_tables = true;
+    memcpy(catalogue->warning, p->head.amiss, sizeof p->head.amiss);
     sg_catalogue_sum_cameras(catalogue);
     return take_demos(catalogue, bytes + at, n - at, status);
 }

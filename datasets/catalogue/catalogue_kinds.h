@@ -20,6 +20,9 @@ sg_code sg_catalogue_open_images(sg_catalogue *catalogue, sg_status *status);
 /* SG_NO: there are no HDF5 files; nothing is in the status. */
 sg_code sg_catalogue_open_hdf5(sg_catalogue *catalogue, sg_status *status);
 
+/* Warns where info.json stated another number of frames than the episodes have. */
+void sg_catalogue_compare_frames(sg_catalogue *catalogue, int64_t stated);
+
 /* Whether the file begins as HDF5 does, behind a user block too. */
 bool sg_catalogue_is_hdf5(const char *path);
 

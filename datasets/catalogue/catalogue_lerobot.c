@@ -4,6 +4,7 @@
 #include "datasets/catalogue/data_files.h"
 #include "datasets/catalogue/episodes_file.h"
 #include "datasets/catalogue/image_header.h"
+#include "datasets/codec/video_look.h"
 #include "datasets/tables/tables.h"
 #include "formats/child.h"
 
@@ -122,7 +123,10 @@ static sg_code open_v2(sg_catalogue *catalogue, sg_status *status) {
     code = sg_catalogue_episodes(catalogue, n, status);
     if (code == SG_OK) memcpy(catalogue->first_frame + 1, lengths, n * sizeof *lengths);
     free(lengths);
-    return code == SG_OK ? sg_catalogue_sum_lengths(catalogue, status) : code;
+    int64_t stated = catalogue->info.frames;
+    if (code == SG_OK) code = sg_catalogue_sum_lengths(catalogue, status);
+    if (code == SG_OK) sg_catalogue_compare_frames(catalogue, stated);
+    return code;
 }
 
 static bool is_file(const char *path) {
@@ -145,20 +149,44 @@ static sg_code find_images(sg_catalogue *catalogue, sg_status *status) {
     return SG_OK;
 }
 
+typedef struct look_at {
+    const sg_catalogue *catalogue;
+    sg_frame_place place;
+} look_at;
+
+/* An image that the table names instead of holding it. */
+static sg_code header_of_file(const look_at *work, const char *stated, sg_image_header *header, sg_status *status) {
+    char path[900];
+    unsigned char first[4096]; /* JPEG's size stands behind its tables and what a camera says of itself */
+    sg_code code = sg_files_image(work->catalogue->path, stated, path, sizeof path, status);
+    if (code != SG_OK) return code;
+    FILE *file = fopen(path, "rb");
+    size_t n = file ? fread(first, 1, sizeof first, file) : 0;
+    if (file) (void)fclose(file);
+    if (sg_image_header_read(first, n, header)) return SG_OK;
+    return sg_fail(status, SG_BAD_INPUT, "%.400s is no PNG or JPEG image", path);
+}
+
 static sg_code image_header(void *user, sg_bytes *answer, sg_status *status) {
-    const sg_frame_place *place = user;
+    const look_at *work = user;
+    const sg_frame_place *place = &work->place;
     sg_table *table;
     sg_code code = sg_table_open(place->path, &table, status);
     if (code != SG_OK) return code;
     int column = sg_table_column(table, place->inner);
     const uint8_t *bytes = NULL;
     size_t n = 0;
+    sg_image_header header;
+    char file[600] = "";
     if (column < 0)
         code = sg_fail(status, SG_BAD_INPUT, "%.400s has no column %.200s of images", place->path, place->inner);
     else
+        code = sg_table_image_path(table, column, place->row, file, sizeof file, status);
+    if (code == SG_OK && file[0])
+        code = header_of_file(work, file, &header, status);
+    else if (code == SG_OK)
         code = sg_table_bytes(table, column, place->row, &bytes, &n, status);
-    sg_image_header header;
-    if (code == SG_OK && !sg_image_header_read(bytes, n, &header))
+    if (code == SG_OK && !file[0] && !sg_image_header_read(bytes, n, &header))
         code = sg_fail(status, SG_BAD_INPUT, "%.400s: column %.200s holds no PNG or JPEG images", place->path,
                        place->inner);
     if (code == SG_OK && !sg_bytes_add(answer, &header, sizeof header))
@@ -173,11 +201,11 @@ static sg_code look_at_images(sg_catalogue *catalogue, sg_status *status) {
     for (size_t c = 0; c < catalogue->n_cameras; c++) {
         sg_camera *camera = &catalogue->cameras[c];
         if (camera->store != SG_STORE_TABLE) continue;
-        sg_frame_place place = {.store = SG_STORE_TABLE};
-        sg_code code = frame_place(catalogue, c, 0, 0, &place, status);
+        look_at work = {catalogue, {.store = SG_STORE_TABLE}};
+        sg_code code = frame_place(catalogue, c, 0, 0, &work.place, status);
         unsigned char *bytes = NULL;
         size_t n = 0;
-        if (code == SG_OK) code = sg_child_run(place.path, image_header, &place, &limits, &bytes, &n, status);
+        if (code == SG_OK) code = sg_child_run(work.place.path, image_header, &work, &limits, &bytes, &n, status);
         if (code != SG_OK) return code;
         sg_image_header header;
         if (n == sizeof header) {
@@ -189,6 +217,26 @@ static sg_code look_at_images(sg_catalogue *catalogue, sg_status *status) {
         free(bytes);
     }
     return SG_OK;
+}
+
+/* Key frames and codec of videos, where info.json does not state them (LeRobot 0.4 does not record key frames): the first
+ * video of each camera tells. One that cannot be read is told of by whoever reads it. */
+static void look_at_videos(sg_catalogue *catalogue) {
+    for (size_t c = 0; c < catalogue->n_cameras; c++) {
+        sg_camera *camera = &catalogue->cameras[c];
+        if (camera->store != SG_STORE_VIDEO || (camera->gop > 0 && camera->codec[0])) continue;
+        sg_frame_place place = {.store = SG_STORE_VIDEO};
+        sg_video_info seen;
+        sg_status unread;
+        sg_code code = frame_place(catalogue, c, 0, 0, &place, &unread);
+        if (code == SG_OK) code = sg_video_look(place.path, &seen, &unread);
+        if (code == SG_MACHINE) return; /* no module: the other cameras cannot be looked at either */
+        if (code != SG_OK) continue;
+        if (camera->gop == 0 && seen.gop > 0) camera->gop = seen.gop;
+        if (sg_path_part_is_sound(seen.codec)) memcpy(camera->codec, seen.codec, sizeof camera->codec);
+    }
+    if (catalogue->n_cameras > 0 && catalogue->cameras->store == SG_STORE_VIDEO)
+        memcpy(catalogue->info.codec, catalogue->cameras->codec, sizeof catalogue->info.codec);
 }
 
 static sg_code missing(const sg_catalogue *catalogue, const char *path, sg_status *status) {
@@ -283,5 +331,7 @@ sg_code sg_catalogue_open_lerobot(sg_catalogue *catalogue, sg_status *status) {
     if (code == SG_OK) code = find_images(catalogue, status);
     if (code == SG_OK) code = decide_tables(catalogue, status);
     if (code == SG_OK) code = check_files(catalogue, status);
-    return code == SG_OK ? look_at_images(catalogue, status) : code;
+    if (code == SG_OK) code = look_at_images(catalogue, status);
+    if (code == SG_OK) look_at_videos(catalogue);
+    return code;
 }

@@ -18,8 +18,20 @@ static const char remedy[] = "download the data set anew";
 
 /* ---- the table of episodes ---- */
 
-/* Columns of an episode: length, its data file, and per video camera its file and beginning. */
-enum { LENGTH, DATA_CHUNK, DATA_FILE, EPISODE, FIXED_COLUMNS, VIDEO_CHUNK = 0, VIDEO_FILE, VIDEO_FROM, VIDEO_COLUMNS };
+/* Columns of an episode: length, its data file, its first frame among all (may be missing: -1), and per video camera its file
+ * and beginning. */
+enum {
+    LENGTH,
+    DATA_CHUNK,
+    DATA_FILE,
+    EPISODE,
+    DATASET_FROM,
+    FIXED_COLUMNS,
+    VIDEO_CHUNK = 0,
+    VIDEO_FILE,
+    VIDEO_FROM,
+    VIDEO_COLUMNS
+};
 
 typedef struct episode_work {
     const sg_catalogue *catalogue;
@@ -37,12 +49,14 @@ static sg_code find_columns(const episode_work *work, sg_table *table, int *colu
     static const char *const fixed[FIXED_COLUMNS] = {[LENGTH] = "length",
                                                      [DATA_CHUNK] = "data/chunk_index",
                                                      [DATA_FILE] = "data/file_index",
-                                                     [EPISODE] = "episode_index"};
+                                                     [EPISODE] = "episode_index",
+                                                     [DATASET_FROM] = "dataset_from_index"};
     static const char *const video[VIDEO_COLUMNS] = {
         [VIDEO_CHUNK] = "chunk_index", [VIDEO_FILE] = "file_index", [VIDEO_FROM] = "from_timestamp"};
     for (int i = 0; i < FIXED_COLUMNS; i++) {
-        sg_code code = find_column(table, work->path, fixed[i], &columns[i], status);
-        if (code != SG_OK) return code;
+        columns[i] = sg_table_column(table, fixed[i]);
+        if (columns[i] >= 0 || i == DATASET_FROM) continue;
+        return find_column(table, work->path, fixed[i], &columns[i], status);
     }
     int *next = columns + FIXED_COLUMNS;
     for (size_t c = 0; c < work->catalogue->n_cameras; c++) {
@@ -79,9 +93,9 @@ static sg_code read_rows(void *user, sg_bytes *answer, sg_status *status) {
     int64_t rows = sg_table_rows(table);
     for (int64_t row = 0; code == SG_OK && row < rows; row++) {
         for (size_t i = 0; code == SG_OK && i < n_columns; i++) {
-            double value = 0;
+            double value = -1;
             size_t n = 1;
-            code = sg_table_numbers(table, columns[i], row, &value, 1, &n, status);
+            if (columns[i] >= 0) code = sg_table_numbers(table, columns[i], row, &value, 1, &n, status);
             if (code == SG_OK && n != 1)
                 code = sg_fail(status, SG_BAD_INPUT, "%.400s: one number is expected in row %" PRId64, work->path, row);
             if (code == SG_OK && !sg_bytes_add(answer, &value, sizeof value))
@@ -97,20 +111,20 @@ static bool is_index(double value) {
     return value >= 0 && value <= UINT32_MAX && value == floor(value);
 }
 
-/* Places of one episode; the row in its data file follows from the one before it. */
+/* Places of one episode. from.row: its first frame among all, or -1. */
 static sg_code take_row(sg_catalogue *catalogue, sg_lerobot_places *places, const double *row, size_t episode,
                         const char *path, sg_status *status) {
     if (!is_index(row[EPISODE]) || row[EPISODE] != (double)episode)
         return sg_fail(status, SG_BAD_INPUT, "%.400s: episode %zu is expected, and %.17g is there", path, episode,
                        row[EPISODE]);
-    bool sound = row[LENGTH] >= 1 && is_index(row[LENGTH]) && is_index(row[DATA_CHUNK]) && is_index(row[DATA_FILE]);
+    double from = row[DATASET_FROM];
+    bool sound = row[LENGTH] >= 1 && is_index(row[LENGTH]) && is_index(row[DATA_CHUNK]) && is_index(row[DATA_FILE]) &&
+                 (from == -1 || (from >= 0 && from <= (double)SG_FRAMES_MOST && from == floor(from)));
     sg_file_part *part = &places->data_part[episode];
     if (sound) {
         catalogue->first_frame[episode + 1] = (int64_t)row[LENGTH];
-        *part = (sg_file_part){.chunk = (uint32_t)row[DATA_CHUNK], .file = (uint32_t)row[DATA_FILE]};
-        const sg_file_part *before = episode > 0 ? part - 1 : NULL;
-        if (before && before->chunk == part->chunk && before->file == part->file)
-            part->from.row = before->from.row + catalogue->first_frame[episode];
+        *part = (sg_file_part){
+            .chunk = (uint32_t)row[DATA_CHUNK], .file = (uint32_t)row[DATA_FILE], .from.row = (int64_t)from};
     }
     const double *video = row + FIXED_COLUMNS;
     for (size_t c = 0; sound && c < catalogue->n_cameras; c++) {
@@ -126,6 +140,59 @@ static sg_code take_row(sg_catalogue *catalogue, sg_lerobot_places *places, cons
     }
     if (sound) return SG_OK;
     return sg_fail(status, SG_BAD_INPUT, "%.400s: episode %zu has an impossible length, file or time", path, episode);
+}
+
+/* ---- rows in data files ---- */
+
+typedef struct in_file {
+    sg_file_part *part;
+    int64_t length;
+    size_t episode;
+} in_file;
+
+/* By file; in it by first frame, or where it is not stated by episode. */
+static int by_place(const void *a, const void *b) {
+    const in_file *p = a, *q = b;
+    if (p->part->chunk != q->part->chunk) return p->part->chunk < q->part->chunk ? -1 : 1;
+    if (p->part->file != q->part->file) return p->part->file < q->part->file ? -1 : 1;
+    if (p->part->from.row != q->part->from.row) return p->part->from.row < q->part->from.row ? -1 : 1;
+    return (p->episode > q->episode) - (p->episode < q->episode);
+}
+
+/* A data file's rows are those of its episodes, in the order of their frames in the data set: one behind the other. */
+static sg_code place_in_file(const sg_catalogue *catalogue, const in_file *first, size_t n, sg_status *status) {
+    int64_t row = 0, base = first->part->from.row;
+    for (size_t i = 0; i < n; i++) {
+        int64_t from = first[i].part->from.row;
+        if ((from < 0) != (base < 0) || (from >= 0 && from - base != row))
+            return sg_fail(status, SG_BAD_INPUT,
+                           "%.400s: episode %zu begins at frame %" PRId64 " of the data set (dataset_from_index), the "
+                           "episodes before it in its data file (chunk %u, file %u) end at %" PRId64
+                           ": nobody can tell its rows; %s",
+                           catalogue->path, first[i].episode, from, (unsigned)first->part->chunk,
+                           (unsigned)first->part->file, base + row, remedy);
+        first[i].part->from.row = row;
+        row += first[i].length;
+    }
+    return SG_OK;
+}
+
+/* from.row of every episode: of its data file instead of among all. */
+static sg_code place_rows(sg_catalogue *catalogue, sg_lerobot_places *places, sg_status *status) {
+    size_t n = catalogue->n_episodes;
+    in_file *sorted = calloc(n, sizeof *sorted);
+    if (!sorted) return sg_fail_memory(status, n * sizeof *sorted, "the episodes of a data set");
+    for (size_t e = 0; e < n; e++) sorted[e] = (in_file){&places->data_part[e], catalogue->first_frame[e + 1], e};
+    qsort(sorted, n, sizeof *sorted, by_place);
+    sg_code code = SG_OK;
+    for (size_t i = 0, end; code == SG_OK && i < n; i = end) {
+        const sg_file_part *file = sorted[i].part;
+        for (end = i + 1; end < n; end++)
+            if (sorted[end].part->chunk != file->chunk || sorted[end].part->file != file->file) break;
+        code = place_in_file(catalogue, &sorted[i], end - i, status);
+    }
+    free(sorted);
+    return code;
 }
 
 /* Rows of all files of the table, in order. */
@@ -212,7 +279,11 @@ static sg_code from_table(sg_catalogue *catalogue, sg_lerobot_places *places, sg
     for (size_t e = 0; code == SG_OK && e < all.n; e++)
         code = take_row(catalogue, places, all.numbers + e * columns, e, catalogue->path, status);
     free(all.numbers);
-    return code == SG_OK ? sg_catalogue_sum_lengths(catalogue, status) : code;
+    int64_t stated = catalogue->info.frames;
+    if (code == SG_OK) code = place_rows(catalogue, places, status);
+    if (code == SG_OK) code = sg_catalogue_sum_lengths(catalogue, status);
+    if (code == SG_OK) sg_catalogue_compare_frames(catalogue, stated);
+    return code;
 }
 
 /* ---- without the table: from the videos ---- */

@@ -136,6 +136,35 @@ sg_code sg_files_check(const char *folder, sg_status *status) {
     return code;
 }
 
+/* ---- a file that a table names ---- */
+
+/* folder/below (folder NULL: below as it stands) to path where it is a file of the data set. */
+static bool is_inside(const walk *w, const char *folder, const char *below, char *path, size_t room) {
+    char real[PATH_MAX];
+    struct stat info;
+    int n = snprintf(path, room, "%s%s%s", folder ? folder : "", folder ? "/" : "", below);
+    if (n < 0 || (size_t)n >= room || !realpath(path, real)) return false;
+    if (!lies_in(real, w->root) && !lies_in(real, w->blobs)) return false;
+    return stat(real, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+sg_code sg_files_image(const char *folder, const char *stated, char *path, size_t room, sg_status *status) {
+    static const char images[] = "/images/"; /* LeRobot's DEFAULT_IMAGE_PATH begins so in all versions */
+    walk *w = calloc(1, sizeof *w);
+    if (!w) return sg_fail_memory(status, sizeof *w, "an image's path");
+    sg_code code = begin(w, folder, status);
+    const char *tail = strstr(stated, images);
+    bool found = code == SG_OK && (is_inside(w, stated[0] == '/' ? NULL : folder, stated, path, room) ||
+                                   (tail && is_inside(w, folder, tail + 1, path, room)));
+    free(w);
+    if (code != SG_OK || found) return code;
+    return sg_fail(
+        status, SG_BAD_INPUT,
+        "the table holds no image but names the file '%.300s', which is not in the data set's folder: embed the "
+        "images, or put the file there",
+        stated);
+}
+
 /* ---- the page cache ---- */
 
 /* What stayed there of the files that were looked at. */

@@ -119,6 +119,24 @@ static bool look_at_image(hid_t set, const extent *e, sg_camera *camera) {
     return good;
 }
 
+static bool ends_with(const char *name, const char *ending) {
+    size_t n = strlen(name), m = strlen(ending);
+    return n >= m && strcmp(name + n - m, ending) == 0;
+}
+
+/* Images by rank and name, and none that are read: the first is told of. */
+static void note_amiss(scan *s, const char *name, const extent *e) {
+    bool named = ends_with(name, "_image") || ends_with(name, "_rgb") || s->head.kind == SG_DATASET_ALOHA;
+    if (s->head.amiss[0] || !named || ends_with(name, "_depth")) return;
+    char shape[100] = "";
+    size_t n = 0;
+    for (int i = 0; i < e->rank && n < sizeof shape; i++)
+        n += (size_t)snprintf(shape + n, sizeof shape - n, "%s%llu", i ? ", " : "", (unsigned long long)e->dims[i]);
+    (void)snprintf(s->head.amiss, sizeof s->head.amiss, "%.40s is [%.60s]%s, cameras are uint8 [T, H, W, 3]%s", name,
+                   shape, e->bytes ? "" : " and no uint8",
+                   s->head.kind == SG_DATASET_ALOHA ? " or encoded [T, bytes]" : "");
+}
+
 /* Anything that is no sequence of colour images is no camera. */
 static herr_t on_camera(hid_t group, const char *name, const H5L_info_t *info, void *user) {
     scan *s = user;
@@ -137,6 +155,7 @@ static herr_t on_camera(hid_t group, const char *name, const H5L_info_t *info, v
         camera.store = SG_STORE_HDF5_ENCODED;
         good = good && s->head.kind == SG_DATASET_ALOHA && is_encoded(&e) && look_at_image(set, &e, &camera);
     }
+    if (!good && set >= 0 && measure(set, &e)) note_amiss(s, name, &e);
     leave(set);
     if (!good) return 0;
     if (s->head.n_cameras == SG_CAMERAS_MOST) return -1;
@@ -171,11 +190,6 @@ static void find_state(scan *s, hid_t obs) {
         if (s->head.state_dim > 0 || !has(obs, names[k][0])) continue;
         for (size_t i = 0; i < 3 && names[k][i]; i++) add_state(s, obs, names[k][i]);
     }
-}
-
-static bool ends_with(const char *name, const char *ending) {
-    size_t n = strlen(name), m = strlen(ending);
-    return n >= m && strcmp(name + n - m, ending) == 0;
 }
 
 /* LIBERO's cameras end in _rgb, robomimic's in _image; without cameras the names of its numbers tell. */

@@ -13,6 +13,7 @@
 typedef struct sg_demos_head {
     uint32_t kind, n_cameras;
     int64_t state_dim, action_dim;
+    char amiss[176];   /* images that are no camera's, and why; "" none */
     char state[3][64]; /* data sets that make the state one after the other, below obs or observations; "": no more */
 } sg_demos_head;
 

@@ -68,7 +68,8 @@ static sg_code bounded(const char *option, int64_t *value, int64_t normal, int64
 
 /* The bounds keep a mistyped number from filling a disk; inside them every product of two fits 64 bits. */
 static sg_code resolve(const make_kind *kind, sg_make_options *o, sg_status *status) {
-    enum { FRAMES_MOST = 1000000, NUMBERS_MOST = 50000000 };
+    /* AV1_LEAST: SVT-AV1 1.4 refuses smaller frames (its EbEncSettings.c: "Source Width must be at least 64") */
+    enum { FRAMES_MOST = 1000000, NUMBERS_MOST = 50000000, AV1_LEAST = 64 };
     sg_code code = find_codec(kind, &o->codec, status);
     if (code == SG_OK) code = bounded("--episodes", &o->episodes, 4, 1, 10000, status);
     if (code == SG_OK) code = bounded("--frames-per-episode", &o->frames_per_episode, 50, 1, 100000, status);
@@ -94,6 +95,12 @@ static sg_code resolve(const make_kind *kind, sg_make_options *o, sg_status *sta
     if (video && (o->height % 2 || o->width % 2))
         return sg_fail(status, SG_BAD_INPUT, "--image-size %lldx%lld: video (yuv420p) needs even numbers",
                        (long long)o->height, (long long)o->width);
+    if (strcmp(o->codec, "av1") == 0 && (o->height < AV1_LEAST || o->width < AV1_LEAST))
+        return sg_fail(
+            status, SG_BAD_INPUT,
+            "--image-size %lldx%lld: AV1's encoder takes %d pixels a side or more: --codec h264 is for smaller "
+            "frames",
+            (long long)o->height, (long long)o->width, AV1_LEAST);
     return SG_OK;
 }
 

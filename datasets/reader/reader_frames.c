@@ -1,6 +1,7 @@
 /* reader_frames.c: one frame of a camera, however it is kept. */
 #include "datasets/reader/reader_own.h"
 
+#include "datasets/catalogue/data_files.h"
 #include "formats/durable_file.h"
 
 #include <stdlib.h>
@@ -101,11 +102,11 @@ static sg_code decode_image(sg_reader *reader, const sg_camera *camera, const ui
     return code;
 }
 
-static sg_code image_frame(sg_reader *reader, const sg_camera *camera, const sg_frame_place *place, uint8_t *rgb,
-                           sg_status *status) {
+static sg_code image_file(sg_reader *reader, const sg_camera *camera, const char *path, uint8_t *rgb,
+                          sg_status *status) {
     unsigned char *bytes = NULL;
     size_t n = 0;
-    sg_code code = sg_file_read(place->path, IMAGE_BYTES_MAX, &bytes, &n, status);
+    sg_code code = sg_file_read(path, IMAGE_BYTES_MAX, &bytes, &n, status);
     if (code != SG_OK) return code;
     reader->opened++;
     code = decode_image(reader, camera, bytes, n, rgb, status);
@@ -122,7 +123,13 @@ static sg_code table_frame(sg_reader *reader, const sg_camera *camera, const sg_
     if (code != SG_OK) return code;
     int column = sg_table_column(table, place->inner);
     if (column < 0) return sg_fail(status, SG_BAD_INPUT, "it has no column '%.200s'", place->inner);
-    code = sg_table_bytes(table, column, place->row, &bytes, &n, status);
+    char stated[600], file[900];
+    code = sg_table_image_path(table, column, place->row, stated, sizeof stated, status);
+    if (code == SG_OK && stated[0]) {
+        code = sg_files_image(reader->catalogue->path, stated, file, sizeof file, status);
+        return code == SG_OK ? image_file(reader, camera, file, rgb, status) : code;
+    }
+    if (code == SG_OK) code = sg_table_bytes(table, column, place->row, &bytes, &n, status);
     if (code != SG_OK) return code;
     return decode_image(reader, camera, bytes, n, rgb, status);
 }
@@ -169,7 +176,7 @@ sg_code sg_reader_frame(sg_reader *reader, size_t camera_index, int64_t episode,
     if (code != SG_OK) return code;
     switch (place.store) {
     case SG_STORE_VIDEO: code = video_frame(reader, camera, &place, rgb, status); break;
-    case SG_STORE_IMAGE_FILE: code = image_frame(reader, camera, &place, rgb, status); break;
+    case SG_STORE_IMAGE_FILE: code = image_file(reader, camera, place.path, rgb, status); break;
     case SG_STORE_TABLE: code = table_frame(reader, camera, &place, rgb, status); break;
     case SG_STORE_HDF5_RAW: code = raw_frame(reader, camera, &place, rgb, status); break;
     case SG_STORE_HDF5_ENCODED: code = encoded_frame(reader, camera, &place, rgb, status); break;

@@ -288,3 +288,13 @@ sg_code sg_table_bytes(sg_table *table, int column_index, int64_t row, const uin
                ? SG_OK
                : sg_fail_in(status, "%.400s, row %lld", table->path, (long long)row);
 }
+
+sg_code sg_table_image_path(sg_table *table, int column_index, int64_t row, char *path, size_t room,
+                            sg_status *status) {
+    const sg_arrow_schema *schema = NULL;
+    const sg_arrow_array *array = NULL;
+    path[0] = 0;
+    sg_code code = find_row(table, column_index, &row, &schema, &array, status);
+    if (code == SG_OK) sg_arrow_image_path(schema, array, row, path, room);
+    return code;
+}

@@ -33,6 +33,10 @@ sg_code sg_table_numbers(sg_table *table, int column, int64_t row, double *value
 /* One row of a column of texts or bytes (or of a struct's "bytes"), without a NUL behind it; valid until the next call. */
 sg_code sg_table_bytes(sg_table *table, int column, int64_t row, const uint8_t **bytes, size_t *n, sg_status *status);
 
+/* An image {bytes, path} whose bytes are null lies in a file: its path as the table states it (less than `room` bytes), "" for
+ * all others. */
+sg_code sg_table_image_path(sg_table *table, int column, int64_t row, char *path, size_t room, sg_status *status);
+
 /* A column to write: numbers (width values per row; 1: plain numbers, else lists), texts, or encoded images with their
  * paths. */
 typedef struct sg_table_column_data {

@@ -197,11 +197,28 @@ sg_code sg_arrow_numbers(const sg_arrow_schema *schema, const sg_arrow_array *ar
     return SG_OK;
 }
 
-/* The child of a struct that holds the bytes of an encoded image. */
-static int64_t bytes_child(const sg_arrow_schema *schema) {
+/* The child of a struct with this name, or -1: "bytes" of an encoded image, "path" of the file it was read from. */
+static int64_t child_named(const sg_arrow_schema *schema, const char *name) {
     for (int64_t i = 0; i < schema->n_children; i++)
-        if (schema->children[i]->name && strcmp(schema->children[i]->name, "bytes") == 0) return i;
+        if (schema->children[i]->name && strcmp(schema->children[i]->name, name) == 0) return i;
     return -1;
+}
+
+void sg_arrow_image_path(const sg_arrow_schema *schema, const sg_arrow_array *array, int64_t row, char *path,
+                         size_t room) {
+    path[0] = 0;
+    if (kind_of(schema) != KIND_STRUCT || null_at(array, row)) return;
+    int64_t bytes = child_named(schema, "bytes"), text = child_named(schema, "path"), at = row + array->offset;
+    if (text < 0 || kind_of(schema->children[text]) != KIND_BYTES || null_at(array->children[text], at)) return;
+    if (bytes >= 0 && (kind_of(schema->children[bytes]) != KIND_BYTES || !null_at(array->children[bytes], at))) return;
+    const sg_arrow_array *texts = array->children[text];
+    int64_t first = offset_at(schema->children[text], texts, at),
+            end = offset_at(schema->children[text], texts, at + 1);
+    const char *start = (const char *)texts->buffers[2] + first;
+    size_t n = (size_t)(end - first);
+    if (n == 0 || n >= room || memchr(start, 0, n)) return;
+    memcpy(path, start, n);
+    path[n] = 0;
 }
 
 sg_code sg_arrow_bytes(const sg_arrow_schema *schema, const sg_arrow_array *array, int64_t row, const uint8_t **bytes,
@@ -211,7 +228,7 @@ sg_code sg_arrow_bytes(const sg_arrow_schema *schema, const sg_arrow_array *arra
     if (null_at(array, row)) return fail_null(what, status);
     int64_t at = row;
     if (kind_of(schema) == KIND_STRUCT) {
-        int64_t child = bytes_child(schema);
+        int64_t child = child_named(schema, "bytes");
         if (child < 0) return fail_kind(what, "texts, bytes, or a struct with \"bytes\",", schema, status);
         at += array->offset;
         schema = schema->children[child];

@@ -43,6 +43,10 @@ sg_code sg_arrow_numbers(const sg_arrow_schema *schema, const sg_arrow_array *ar
 sg_code sg_arrow_bytes(const sg_arrow_schema *schema, const sg_arrow_array *array, int64_t row, const uint8_t **bytes,
                        size_t *n, const char *what, sg_status *status);
 
+/* Where a row of {bytes, path} has no bytes: its path as a text of less than `room` bytes; otherwise "". */
+void sg_arrow_image_path(const sg_arrow_schema *schema, const sg_arrow_array *array, int64_t row, char *path,
+                         size_t room);
+
 void sg_arrow_release(sg_arrow_schema *schema, sg_arrow_array *array); /* either may be NULL, or released */
 
 #endif

@@ -229,7 +229,7 @@ sg_code sg_decode_run(const sg_decode_job *job, sg_bench_samples *samples, sg_de
     wait_for_all(job, b, child, n);
     for (int i = 0; i < n; i++) {
         char how[128];
-        sg_child_reap(child[i], &LIMITS, how, sizeof how);
+        (void)sg_child_reap(child[i], &LIMITS, how, sizeof how);
         if (!code) code = judge(job, b, i, how, status);
     }
     if (!code && !sg_bench_stopped(job->bench)) code = collect(b, n, samples, count, status);

@@ -59,6 +59,10 @@ static sg_code place_cameras(sg_dataset_source *s, sg_status *status) {
     if (n == 0)
         return sg_fail(status, SG_BAD_INPUT, "%s looks at no camera: nothing of a data set is loaded for it",
                        t->policy);
+    if (s->catalogue->n_cameras == 0)
+        return sg_fail(status, SG_BAD_INPUT,
+                       "%s looks at %" PRId64 " cameras, data set %s has none that can be read%s%s", t->policy, n,
+                       s->catalogue->name, s->catalogue->warning[0] ? ": " : "", s->catalogue->warning);
     if ((size_t)n > s->catalogue->n_cameras)
         return sg_fail(status, SG_BAD_INPUT, "%s looks at %" PRId64 " cameras, data set %s has %zu: take --cameras %zu",
                        t->policy, n, s->catalogue->name, s->catalogue->n_cameras, s->catalogue->n_cameras);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,9 +182,11 @@ static sg_code tell_death(sg_workers *w, int worker, sg_status *status) {
     name_worker(w, worker, name, sizeof name);
     process *p = &w->process[worker];
     char how[128];
-    sg_child_reap(p->id, &(sg_child_limits){0}, how, sizeof how);
+    int killed_by = sg_child_reap(p->id, &(sg_child_limits){0}, how, sizeof how);
     (void)close(p->socket);
     p->id = 0;
+    if (killed_by == SIGKILL)
+        return sg_fail(status, SG_MACHINE, "%s %s: take fewer workers (--workers) or a smaller batch", name, how);
     return sg_fail(
         status, SG_MACHINE,
         "%s %s: where memory ran out, take fewer workers (--workers) or a smaller batch; where one file does "

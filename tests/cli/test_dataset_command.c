@@ -182,6 +182,7 @@ static void videos_are_looked_into(void **state) {
     json_t *camera = json_array_get(json_object_get(root, "cameras"), 0);
     assert_close(sg_json_number(camera, "gop"), 3);
     assert_int_equal(json_array_size(json_object_get(root, "warnings")), 0);
+    sg_assert_contains(json_string_value(json_object_get(root, "loading")), "h264;96x128;gop=3;");
     json_decref(root);
     corrupt(path, "\"shape\": [\n                96", "\"shape\": [\n                98");
     sg_said said = sg_stepgauge("dataset", "show", below("look"), NULL);
@@ -259,6 +260,7 @@ static void bad_options_are_named(void **state) {
     expect(MAKE("--kind", "lerobot-v3.0", "--image-size", "97x128"), 2, "even");
     expect(MAKE("--kind", "images", "--state-dim", "2000"), 2, "--state-dim 2000");
     expect(MAKE("--kind", "images", "--gop", "0"), 2, "--gop");
+    expect(MAKE("--kind", "lerobot-v2.1", "--image-size", "48x64"), 2, "64 pixels a side or more: --codec h264");
     expect(MAKE("--kind", "images", "--fps", "29.97"), 2, "--fps 29.97");
     expect(MAKE("--kind", "images", "--batch", "8"), 2, "'dataset' takes no --batch");
 #undef MAKE

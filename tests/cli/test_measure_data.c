@@ -182,7 +182,11 @@ static void what_makes_no_sense_is_refused(void **state) {
     refused(sg_stepgauge(MEASURE, "--update-s", "1", "--device", "cuda", NULL), "leave out --device");
     refused(sg_stepgauge(MEASURE, "--update-s", "1", "--loader-only", NULL), "leave out one of them");
     refused(sg_stepgauge(MEASURE, "--update-s", "-1", NULL), "at least 0");
-    refused(sg_stepgauge(MEASURE, "--cameras", "2", "--layers", "cached", NULL), "--cameras 1");
+    char unwritten[600];
+    (void)snprintf(unwritten, sizeof unwritten, "%s.none", run_path);
+    refused(sg_stepgauge(MEASURE, "--cameras", "2", "--layers", "synthetic,cached", "-o", unwritten, NULL),
+            "--cameras 1");
+    assert_int_equal(access(unwritten, F_OK), -1); /* nothing was measured before */
     refused(sg_stepgauge("measure", "ppo", "--update-s", "1", NULL), "environment");
     refused(sg_stepgauge("inspect", "act", "--loader-only", NULL), "measure");
 }

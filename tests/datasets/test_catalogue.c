@@ -214,6 +214,7 @@ static void lerobot_v2(void **state) {
     assert_int_equal(c->n_cameras, 2);
     assert_string_equal(c->cameras[0].name, "observation.images.top");
     assert_int_equal(c->cameras[0].gop, 2);
+    assert_string_equal(c->warning, "");
     assert_int_equal(c->cameras[1].height, 24);
     assert_int_equal(c->cameras[1].store, SG_STORE_IMAGE_FILE);
     described_as(c, "lerobot-v2.1;av1;48x64+24x32;gop=2;cameras=2;name=");
@@ -339,19 +340,20 @@ static const char v3_info[] =
     "\"features\": {\"top\": {\"dtype\": \"video\", \"shape\": [48, 64, 3], \"names\": null},"
     "\"observation.state\": {\"dtype\": \"float32\", \"shape\": [4]}}}";
 
-/* One file of the table of episodes. */
-static void write_table(const sg_scratch *s, const char *name, const double (*rows)[7], int64_t n) {
+/* One file of the table of episodes. columns: 7, or 8 with the first frame of each among all. */
+static void write_columns(const sg_scratch *s, const char *name, const double (*rows)[8], int64_t n, size_t n_columns) {
     static const char *const names[] = {"episode_index",
                                         "length",
                                         "data/chunk_index",
                                         "data/file_index",
                                         "videos/top/chunk_index",
                                         "videos/top/file_index",
-                                        "videos/top/from_timestamp"};
-    double numbers[7][8];
-    sg_table_column_data columns[7];
+                                        "videos/top/from_timestamp",
+                                        "dataset_from_index"};
+    double numbers[8][8];
+    sg_table_column_data columns[8];
     memset(columns, 0, sizeof columns);
-    for (int c = 0; c < 7; c++) {
+    for (size_t c = 0; c < n_columns; c++) {
         for (int64_t r = 0; r < n; r++) numbers[c][r] = rows[r][c];
         columns[c].name = names[c];
         columns[c].width = 1;
@@ -362,7 +364,11 @@ static void write_table(const sg_scratch *s, const char *name, const double (*ro
     sg_status status;
     sg_scratch_file(s, name, ""); /* makes the folders */
     path_in(s, name, path);
-    if (sg_table_write(path, columns, 7, n, &status) != SG_OK) fail_msg("%s", status.text);
+    if (sg_table_write(path, columns, n_columns, n, &status) != SG_OK) fail_msg("%s", status.text);
+}
+
+static void write_table(const sg_scratch *s, const char *name, const double (*rows)[8], int64_t n) {
+    write_columns(s, name, rows, n, 7);
 }
 
 static void write_v3(const sg_scratch *s) {
@@ -378,8 +384,8 @@ static void lerobot_v3(void **state) {
     sg_scratch s = sg_scratch_new();
     write_v3(&s);
     sg_scratch_file(&s, "videos/top/chunk-000/file-001.mp4", "v");
-    static const double begin[][7] = {{0, 5, 0, 0, 0, 0, 0}, {1, 3, 0, 0, 0, 0, 0.5}},
-                        end[][7] = {{2, 4, 0, 1, 0, 1, 0}};
+    static const double begin[][8] = {{0, 5, 0, 0, 0, 0, 0}, {1, 3, 0, 0, 0, 0, 0.5}},
+                        end[][8] = {{2, 4, 0, 1, 0, 1, 0}};
     write_table(&s, "meta/episodes/chunk-000/file-000.parquet", begin, 2);
     write_table(&s, "meta/episodes/chunk-000/file-001.parquet", end, 1);
     sg_catalogue *c = opened(&s, "");
@@ -398,7 +404,7 @@ static void lerobot_v3(void **state) {
     assert_string_equal(row.action, "");
     assert_int_equal(row_at(c, 2, 3).row, 3);
     sg_catalogue_close(c);
-    static const double hostile[][7] = {{2, 4, 0, 1, 0, -1, 0}, {2, 0, 0, 1, 0, 1, 0}, {2, 4, 0, 1e300, 0, 1, 0},
+    static const double hostile[][8] = {{2, 4, 0, 1, 0, -1, 0}, {2, 0, 0, 1, 0, 1, 0}, {2, 4, 0, 1e300, 0, 1, 0},
                                         {2, 4, 0, 1, 0, 1, -5}, {2, 4, 0, 1, 0, 7, 0}, {1, 4, 0, 1, 0, 1, 0}};
     static const char *const says[] = {"impossible", "impossible", "impossible",
                                        "impossible", "is missing", "episode 2"};
@@ -409,6 +415,33 @@ static void lerobot_v3(void **state) {
     }
     sg_scratch_file(&s, "meta/episodes/chunk-000/file-001.parquet", "PAR1 and nothing else PAR1");
     refused(&s, "", "file-001.parquet");
+    sg_scratch_free(&s);
+}
+
+/* Rows in a data file follow from the order of frames in the data set, whatever the order of files. */
+static void lerobot_v3_files_in_turn(void **state) {
+    (void)state;
+    if (!tables_here()) skip();
+    sg_scratch s = sg_scratch_new();
+    write_v3(&s);
+    static const double turn[][8] = {{0, 5, 0, 0, 0, 0, 0, 0}, {1, 3, 0, 1, 0, 0, 0.5, 8}, {2, 3, 0, 0, 0, 0, 0.8, 5}},
+                        gap[][8] = {{0, 5, 0, 0, 0, 0, 0, 0}, {1, 3, 0, 1, 0, 0, 0.5, 9}, {2, 3, 0, 0, 0, 0, 0.8, 6}},
+                        part[][8] = {{0, 5, 0, 0, 0, 0, 0, 0}, {1, 3, 0, 1, 0, 0, 0.5, 8}, {2, 3, 0, 0, 0, 0, 0.8, -1}};
+    for (size_t columns = 7; columns <= 8; columns++) { /* without first frames, the order of episodes */
+        write_columns(&s, "meta/episodes/chunk-000/file-000.parquet", turn, 3, columns);
+        sg_catalogue *c = opened(&s, "");
+        assert_int_equal(row_at(c, 0, 4).row, 4);
+        assert_int_equal(row_at(c, 1, 1).row, 1);
+        ends_in(row_at(c, 1, 1).path, "/data/chunk-000/file-001.parquet");
+        assert_int_equal(row_at(c, 2, 1).row, 6);
+        ends_in(row_at(c, 2, 1).path, "/data/chunk-000/file-000.parquet");
+        sg_assert_contains(c->warning, "states 12 frames, the episodes have 11");
+        sg_catalogue_close(c);
+    }
+    write_columns(&s, "meta/episodes/chunk-000/file-000.parquet", gap, 3, 8);
+    refused(&s, "", "episode 2 begins at frame 6 of the data set");
+    write_columns(&s, "meta/episodes/chunk-000/file-000.parquet", part, 3, 8);
+    refused(&s, "", "nobody can tell its rows");
     sg_scratch_free(&s);
 }
 
@@ -500,6 +533,27 @@ static void images(void **state) {
     sg_scratch_free(&flat);
 }
 
+/* Hugging Face's cache: the folder's name is a checksum. */
+static void names_in_a_cache(void **state) {
+    (void)state;
+    static const struct {
+        const char *folder, *name;
+    } sets[] = {{"datasets--lerobot--pusht/snapshots/0d5f1", "pusht"},
+                {"datasets--pusht/snapshots/0d5f1", "pusht"},
+                {"datasets--lerobot--pusht/snapshots/0d5f1/inner", "inner"},
+                {"models--lerobot--act/snapshots/0d5f1", "0d5f1"}};
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        sg_scratch s = sg_scratch_new();
+        char name[128];
+        (void)snprintf(name, sizeof name, "%s/ep1/top/0.png", sets[i].folder);
+        write_png(&s, name, 24, 32);
+        sg_catalogue *c = opened(&s, sets[i].folder);
+        assert_string_equal(c->name, sets[i].name);
+        sg_catalogue_close(c);
+        sg_scratch_free(&s);
+    }
+}
+
 /* ---- HDF5 ---- */
 
 /* A data set of zeros. */
@@ -571,6 +625,22 @@ static void robomimic(void **state) {
     assert_int_equal(info.image_width, 32);
     assert_int_equal(info.frames, 11);
     assert_string_equal(info.codec, "raw");
+    sg_scratch_free(&s);
+}
+
+/* Images that are no camera's are told of. */
+static void images_of_other_shapes(void **state) {
+    (void)state;
+    sg_scratch s = sg_scratch_new();
+    const hsize_t turned[] = {5, 3, 24, 32}, action[] = {5, 7};
+    hid_t file = create(&s, "demo.hdf5");
+    put(file, "/data/demo_0/obs/agentview_image", H5T_IEEE_F32LE, 4, turned);
+    put(file, "/data/demo_0/actions", H5T_IEEE_F64LE, 2, action);
+    (void)H5Fclose(file);
+    sg_catalogue *c = opened(&s, "demo.hdf5");
+    assert_int_equal(c->n_cameras, 0);
+    assert_string_equal(c->warning, "agentview_image is [5, 3, 24, 32] and no uint8, cameras are uint8 [T, H, W, 3]");
+    sg_catalogue_close(c);
     sg_scratch_free(&s);
 }
 
@@ -667,7 +737,10 @@ int main(void) {
         cmocka_unit_test(links),
         cmocka_unit_test(many_episodes),
         cmocka_unit_test(lerobot_v3),
+        cmocka_unit_test(lerobot_v3_files_in_turn),
         cmocka_unit_test(lerobot_v3_without_tables),
+        cmocka_unit_test(names_in_a_cache),
+        cmocka_unit_test(images_of_other_shapes),
         cmocka_unit_test(images),
         cmocka_unit_test(robomimic),
         cmocka_unit_test(demonstrations_made),

@@ -213,6 +213,73 @@ static void lerobot_images_in_tables(void **state) {
     expect_all("lerobot-v3.0", "png", true);
 }
 
+/* Tables as they are written before images are embedded: no bytes, and where the recorder put each file. */
+static void images_that_tables_name(void **state) {
+    (void)state;
+    need("lerobot-v2.1", "png");
+    enum { FRAMES = 4 };
+    sg_scratch s = sg_scratch_new(), elsewhere = sg_scratch_new();
+    const sg_codec_api *api = NULL;
+    sg_status status;
+    char paths[FRAMES][512], file[600];
+    const char *texts[FRAMES];
+    const uint8_t *none[FRAMES] = {0};
+    const size_t zero[FRAMES] = {0};
+    static const double numbers[FRAMES] = {1, 2, 3, 4};
+    assert_int_equal(sg_codec_open("image", &api, &status), SG_OK);
+    for (int i = 0; i < FRAMES; i++) {
+        uint8_t *bytes = NULL;
+        size_t n = 0;
+        assert_int_equal(api->image_write("png", drawn[0][0][i], HEIGHT, WIDTH, &bytes, &n, &status), SG_OK);
+        (void)snprintf(file, sizeof file, "images/top/%d.png", i);
+        sg_scratch_file(i == 3 ? &elsewhere : &s, file, "");
+        (void)snprintf(file, sizeof file, "%s/images/top/%d.png", i == 3 ? elsewhere.path : s.path, i);
+        FILE *out = fopen(file, "wb");
+        assert_non_null(out);
+        assert_int_equal(fwrite(bytes, 1, n, out), n);
+        assert_int_equal(fclose(out), 0);
+        free(bytes);
+        /* below the folder; where it is; where it was on another machine; in a place that is not the data set's */
+        (void)snprintf(paths[i], sizeof paths[i], "%s%simages/top/%d.png",
+                       i == 0   ? ""
+                       : i == 1 ? s.path
+                       : i == 2 ? "/home/robot/recorded"
+                                : elsewhere.path,
+                       i ? "/" : "", i);
+        texts[i] = paths[i];
+    }
+    sg_scratch_file(&s, "meta/info.json",
+                    "{\"codebase_version\": \"v2.1\", \"total_frames\": 4, \"total_episodes\": 1, \"fps\": 10,"
+                    "\"features\": {\"top\": {\"dtype\": \"image\", \"shape\": [64, 96, 3], \"names\": null},"
+                    "\"action\": {\"dtype\": \"float32\", \"shape\": [1]}}}");
+    sg_scratch_file(&s, "meta/episodes.jsonl", "{\"episode_index\": 0, \"length\": 4}\n");
+    sg_scratch_file(&s, "data/chunk-000/episode_000000.parquet", "");
+    (void)snprintf(file, sizeof file, "%s/data/chunk-000/episode_000000.parquet", s.path);
+    const sg_table_column_data columns[] = {
+        {.name = "top", .kind = SG_COLUMN_IMAGE, .texts = texts, .bytes = none, .n_bytes = zero},
+        {.name = "action", .kind = SG_COLUMN_FLOAT, .width = 1, .numbers = numbers}};
+    if (sg_table_write(file, columns, 2, FRAMES, &status) != SG_OK) fail_msg("%s", status.text);
+    sg_catalogue *catalogue = NULL;
+    if (sg_catalogue_open(s.path, &catalogue, &status) != SG_OK) fail_msg("%s", status.text);
+    assert_string_equal(catalogue->cameras[0].codec, "png");
+    const sg_reader_options plain = {0};
+    sg_reader *reader = opened(catalogue, &plain);
+    static uint8_t pixels[BYTES];
+    uint8_t *frames[] = {pixels};
+    const sg_sample wanted = {.frames = frames};
+    sg_read_cost cost = {0};
+    for (int i = 0; i < 3; i++) {
+        if (sg_reader_sample(reader, i, &wanted, &cost, &status) != SG_OK) fail_msg("%s", status.text);
+        assert_memory_equal(pixels, drawn[0][0][i], BYTES);
+    }
+    assert_int_equal(sg_reader_sample(reader, 3, &wanted, &cost, &status), SG_BAD_INPUT);
+    assert_non_null(strstr(status.text, "which is not in the data set's folder"));
+    sg_reader_close(reader);
+    sg_catalogue_close(catalogue);
+    sg_scratch_free(&elsewhere);
+    sg_scratch_free(&s);
+}
+
 /* ---- refusals ------------------------------------------------------------------------------------------------------ */
 
 static void refused_options(void **state) {
@@ -368,6 +435,7 @@ int main(void) {
         cmocka_unit_test(lerobot_videos),
         cmocka_unit_test(few_decoders),
         cmocka_unit_test(lerobot_images_in_tables),
+        cmocka_unit_test(images_that_tables_name),
         cmocka_unit_test(rows_of_hdf5_that_are_none),
         cmocka_unit_test(the_least_recently_used_goes),
         cmocka_unit_test(refused_options),

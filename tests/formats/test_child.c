@@ -87,6 +87,14 @@ static sg_code crash(void *user, sg_bytes *answer, sg_status *status) {
     return SG_OK;
 }
 
+static sg_code starve(void *user, sg_bytes *answer, sg_status *status) {
+    (void)user;
+    (void)status;
+    (void)sg_bytes_add(answer, "half", 4);
+    (void)raise(SIGKILL); /* what the kernel sends where memory runs out */
+    return SG_OK;
+}
+
 static sg_code leave(void *user, sg_bytes *answer, sg_status *status) {
     (void)user;
     (void)answer;
@@ -155,6 +163,7 @@ static void failures(void **state) {
     fails(refuse, &tight, SG_BAD_INPUT, "clip.mp4 holds no picture");
     fails(miss, &tight, SG_MACHINE, "no library");
     fails(crash, &tight, SG_BAD_INPUT, "was killed: Segmentation fault");
+    fails(starve, &tight, SG_MACHINE, "memory runs out");
     fails(leave, &tight, SG_BAD_INPUT, "ended with status 7");
     fails(forge, &tight, SG_BAD_INPUT, "damaged or hostile");
     fails(flood, &tight, SG_BAD_INPUT, "more than the");
