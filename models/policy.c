@@ -148,6 +148,15 @@ static sg_code resolve_precision(const sg_policy_request *request, size_t index,
     return SG_OK;
 }
 
+const char *sg_policy_precision(const sg_policy_request *request) {
+    size_t index = request->policy ? family_index(request->policy) : SG_FAMILY_COUNT;
+    if (index == SG_FAMILY_COUNT) return NULL;
+    if (request->precision) return request->precision;
+    const char *own = sg_family_table[index].default_precision;
+    bool in_tf32 = request->device_class == SG_DEVICE_CLASS_CUDA && builders[index].tf32;
+    return in_tf32 && strcmp(own, "fp32") == 0 ? "tf32" : own;
+}
+
 static sg_code resolve_sharding(const sg_policy_request *request, const sg_family_build *build, sg_profile *profile,
                                 sg_status *status) {
     const char *asked = request->sharding ? request->sharding : "none";

@@ -55,6 +55,10 @@ typedef struct sg_policy_request {
 /* Builds and verifies. Errors name the key, its origin, what is allowed and the nearest known name. */
 sg_code sg_policy_build(const sg_policy_request *request, sg_training **training, sg_status *status);
 
+/* The name of the precision that a request is run in: what it asks for, else the policy's own: "tf32" where its trainer lets a GPU
+ * form the products of an fp32 policy so. Asked for by this name it is the same program. NULL: no such policy. */
+const char *sg_policy_precision(const sg_policy_request *request);
+
 /* Table of families, for help and suggestions. */
 typedef struct sg_family {
     const char *name, *summary;

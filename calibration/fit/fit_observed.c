@@ -73,16 +73,8 @@ static int policy_of(const observed *o, const sg_point *p) {
     return (int)o->n;
 }
 
-/* A policy's own precision is what its trainer makes of it: fp32 with products in TF32 where the trainer allows that. */
-static void leave_precision(sg_work_request *request) {
-    const sg_family *family = sg_family_find(request->name);
-    if (family && family->default_precision && strcmp(family->default_precision, request->precision) == 0)
-        request->policy.precision = NULL;
-}
-
 static void keep(observed *o, const sg_point *p, sg_status *status) {
     sg_work_request_of(&p->config, &o->request[o->n]);
-    leave_precision(&o->request[o->n]);
     const sg_training *training = NULL;
     sg_code code = sg_predictor_open(&o->request[o->n].policy, NULL, &o->predictor[o->n], status);
     if (!code) code = sg_predictor_training(o->predictor[o->n], &o->fit->machine, &training, status);

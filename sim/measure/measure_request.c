@@ -78,7 +78,7 @@ sg_code sg_measure_config(const sg_policy_request *r, const sg_training *t, cons
     copy_text(c->policy, sizeof c->policy, t->policy);
     copy_text(c->framework, sizeof c->framework, t->framework);
     copy_text(c->device, sizeof c->device, o->device);
-    copy_text(c->precision, sizeof c->precision, r->precision ? r->precision : family->default_precision);
+    copy_text(c->precision, sizeof c->precision, sg_policy_precision(r));
     copy_text(c->host, sizeof c->host, o->host_s ? "emulated" : "native");
     if (o->host_s) c->host_op_ns = (int64_t)(1e9 * o->host_s[SG_HOST_OP_FORWARD] + 0.5);
     char pause[32];

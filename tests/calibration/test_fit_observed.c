@@ -213,6 +213,39 @@ static void disturbed(void **state) {
     sg_machine_clear(&real);
 }
 
+/* A point records what was run: built again from it the program is the same, an fp32 that was asked for too. */
+static void precision_as_run(void **state) {
+    (void)state;
+    const struct {
+        const char *policy, *asked, *recorded;
+        bool cuda;
+    } cases[] = {{"act", NULL, "tf32", true},    {"act", "fp32", "fp32", true}, {"act", "bf16", "bf16", true},
+                 {"act", NULL, "fp32", false},   {"mlp", NULL, "fp32", true}, /* no trainer that allows TF32 */
+                 {"smolvla", NULL, "bf16", true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sg_policy_request r = {.policy = cases[i].policy,
+                               .framework = SG_FRAMEWORK_PYTORCH_EAGER,
+                               .device_class = cases[i].cuda ? SG_DEVICE_CLASS_CUDA : SG_DEVICE_CLASS_CPU,
+                               .batch = 2,
+                               .precision = cases[i].asked};
+        sg_measure_options options = {.device = cases[i].cuda ? "cuda" : "cpu", .threads = 1, .ranks = 1};
+        sg_training *asked, *again;
+        sg_point_config config;
+        sg_work_request work;
+        OK(sg_policy_build(&r, &asked, &status));
+        OK(sg_measure_config(&r, asked, &options, &config, &status));
+        assert_string_equal(config.precision, cases[i].recorded);
+        sg_work_request_of(&config, &work);
+        work.policy.device_class = r.device_class;
+        OK(sg_policy_build(&work.policy, &again, &status));
+        assert_int_equal(again->n_ops, asked->n_ops);
+        for (size_t k = 0; k < asked->n_ops; k++)
+            assert_memory_equal(&again->ops[k].attrs, &asked->ops[k].attrs, sizeof asked->ops[k].attrs);
+        sg_training_free(asked);
+        sg_training_free(again);
+    }
+}
+
 /* The file of the fitted machine says the same. */
 static void saved(void **state) {
     (void)state;
@@ -235,7 +268,7 @@ int main(void) {
         cmocka_unit_test(another_batch), cmocka_unit_test(slow_host),
         cmocka_unit_test(loaders),       cmocka_unit_test(bad_logs_count_less),
         cmocka_unit_test(left_out),      cmocka_unit_test(disturbed),
-        cmocka_unit_test(saved),
+        cmocka_unit_test(saved),         cmocka_unit_test(precision_as_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
