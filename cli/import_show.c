@@ -100,12 +100,20 @@ static void print_diagnosis(const sg_diagnosis *d, size_t number) {
     printf(".\n");
     if (d->evidence[0]) printf("   Evidence: %s.\n", d->evidence);
     if (d->remedy[0]) printf("   What to do: %s.\n", d->remedy);
-    if (isfinite(d->gain)) printf("   Expected: up to %.2f times as fast.\n", d->gain);
+    if (!isfinite(d->gain)) return;
+    if (strcmp(d->cause, "length") == 0)
+        printf("   Expected: done in %.3g %% of the time.\n", 100 / d->gain);
+    else
+        printf("   Expected: up to %.2f times as fast.\n", d->gain);
 }
 
 static void print_explanation(const sg_explanation *e) {
     printf("\nWhat limits this training\n");
-    for (size_t i = 0; i < e->n; i++) print_diagnosis(&e->diagnosis[i], i + 1);
+    enum { FIRST = 5 }; /* largest share first */
+    for (size_t i = 0; i < e->n; i++) {
+        if (i == FIRST) printf("\nLess important\n");
+        print_diagnosis(&e->diagnosis[i], i + 1);
+    }
     if (!e->n) printf("  Nothing that this log shows: no rule found its numbers in it.\n");
     if (e->n_asks) printf("\nWhat would tell more\n");
     for (size_t i = 0; i < e->n_asks; i++) printf("  %s.\n", e->asks[i]);

@@ -213,7 +213,7 @@ static sg_explain_run run_of(const sg_explain_facts *facts) {
     double value[SG_LOG_FIELDS];
     bool one = sg_log_typical(log, value);
     sg_explain_run run = {.facts = facts, .log = log, .config = &log->config, .note = ""};
-    if (one) run.note = " (of the log's only window)";
+    if (one) run.note = " (of the log's only window, warm-up in it)";
     run.step_s = value[SG_LOG_STEP_S];
     run.update_s = value[SG_LOG_UPDATE_S];
     run.data_s = value[SG_LOG_DATALOADING_S];

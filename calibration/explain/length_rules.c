@@ -1,5 +1,6 @@
 /* length_rules.c: how long it will take, and whether it must. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "calibration/explain/rules.h"
@@ -35,10 +36,20 @@ static bool by_forecast(const sg_explain_run *r, sg_diagnosis *d) {
     if (sg_forecast_make(r->log, &options, &f, &ignored) != SG_OK) return false;
     sg_say_text(d, "%s are left (90 %%: %s to %s)", sg_explain_time_of(f.rest_s.value).s,
                 sg_explain_time_of(f.rest_s.low).s, sg_explain_time_of(f.rest_s.high).s);
-    sg_say_evidence(
-        d, "%.0f of %.0f %s done, %s each; of the rest the steps take %s, checkpoints %s, ends of epochs %s", f.at_step,
-        f.to_step, unit(r), sg_explain_time_of(f.pace.steady_s).s, sg_explain_time_of(f.steps_s.value).s,
-        sg_explain_time_of(f.checkpoints_s.value).s, sg_explain_time_of(f.epochs_s.value).s);
+    const struct {
+        const char *name;
+        double seconds;
+    } parts[] = {{"stalls", f.stalls_s.value},
+                 {"checkpoints", f.checkpoints_s.value},
+                 {"ends of epochs", f.epochs_s.value},
+                 {"evaluations and uploads", f.others_s.value}};
+    char others[240] = "";
+    for (size_t i = 0, used = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i].seconds >= 0.5)
+            used += (size_t)snprintf(others + used, sizeof others - used, ", %s %s", parts[i].name,
+                                     sg_explain_time_of(parts[i].seconds).s);
+    sg_say_evidence(d, "%.0f of %.0f %s done, %s each; of the rest the steps take %s%s", f.at_step, f.to_step, unit(r),
+                    sg_explain_time_of(f.pace.steady_s).s, sg_explain_time_of(f.steps_s.value).s, others);
     return true;
 }
 

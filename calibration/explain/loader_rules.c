@@ -38,20 +38,14 @@ bool sg_rule_loader_wait(const sg_explain_run *r, sg_diagnosis *d) {
     return true;
 }
 
-/* The first window belongs to the run's start unless its counter says that it began later. */
-static size_t first_counted(const sg_explain_run *r) {
-    const sg_log *log = r->log;
-    bool later = log->n_windows > 1 && isfinite(r->interval) && log->windows[0].step_low > 1.5 * r->interval;
-    return later ? 0 : 1;
-}
-
 /* One step waits 13.33 s, the next seven 1 ms (lerobot#1488, H100, 12 workers, batch 64): each worker makes whole batches, and all
- * of them are ready at about the same time. A mean over few steps hides or invents it. */
+ * of them are ready at about the same time. A mean over few steps hides or invents it. The first line is never counted: queues
+ * fill there, or a stall ends in it that began before the log does. */
 bool sg_rule_loader_bursts(const sg_explain_run *r, sg_diagnosis *d) {
     size_t room = r->log->n_windows;
     double *wait = room > 2 ? malloc(room * sizeof *wait) : NULL;
     if (!wait) return false;
-    size_t n = sg_explain_values(r->log, SG_LOG_DATALOADING_S, first_counted(r), wait);
+    size_t n = sg_explain_values(r->log, SG_LOG_DATALOADING_S, 1, wait);
     double sum = 0, most = 0, burst = 0;
     size_t bursts = 0;
     double median = sg_explain_median(wait, n); /* sorted now */
@@ -66,7 +60,10 @@ bool sg_rule_loader_bursts(const sg_explain_run *r, sg_diagnosis *d) {
     free(wait);
     double others = r->step_s - r->data_s; /* medians: prep and update */
     if (n < 3 || !bursts || burst < 0.5 * sum || !(others > 0)) return false;
-    double mean = sum / (double)n;
+    double mean = sum / (double)n, start_s = r->log->windows[0].value[SG_LOG_DATALOADING_S];
+    char first[80] = "";
+    if (start_s > 10 * mean)
+        (void)snprintf(first, sizeof first, "; the first line (%s) is not counted", sg_explain_time_of(start_s).s);
     d->share = mean / (mean + others);
     if (d->share < 0.02) return false;
     d->gain = sg_gain_without(d->share);
@@ -77,9 +74,10 @@ bool sg_rule_loader_bursts(const sg_explain_run *r, sg_diagnosis *d) {
         100 * d->share);
     sg_say_evidence(d,
                     "%zu of %zu lines hold %.0f %% of the waiting (up to %s); median data_s %s, mean %s, beside %s of "
-                    "other work per step",
+                    "other work per step%s%s",
                     bursts, n, 100 * burst / sum, sg_explain_time_of(most).s, sg_explain_time_of(median).s,
-                    sg_explain_time_of(mean).s, sg_explain_time_of(others).s);
+                    sg_explain_time_of(mean).s, sg_explain_time_of(others).s,
+                    bursts == 1 ? "; of one burst the share is a guess" : "", first);
     sg_say_remedy(
         d, "Judge by means over several hundred steps (log_freq 200), not by one line. The rate is the loader's: "
            "more workers up to the vCPUs, cheaper frames (smaller, cached, parallel decode) lift it");

@@ -46,6 +46,10 @@ bool sg_rule_update(const sg_explain_run *r, sg_diagnosis *d) {
     sg_say_text(d, "The update itself takes the time; the loader keeps up");
     sg_say_evidence(d, "update_s %s of a step of %s, data_s %s%s", sg_explain_time_of(r->update_s).s,
                     sg_explain_time_of(r->step_s).s, sg_explain_time_of(r->data_s).s, r->note);
+    if (r->step_s < r->line_step_s) /* single steps: their data_s is of the step that prints */
+        sg_say_evidence(d, "By its time stamps a step takes %s: update_s %s leaves at most %s of it for all else",
+                        sg_explain_time_of(r->step_s).s, sg_explain_time_of(r->update_s).s,
+                        sg_explain_time_of(r->data_s).s);
     sg_say_remedy(d,
                   "More workers or faster disks change nothing (at most %.1f %%); what the update waits for, --machine "
                   "tells",
