@@ -4,14 +4,14 @@
 #   bench/accuracy.sh FOLDER [PROGRAM] > docs/accuracy.md
 #
 # FOLDER holds kernels/gemm.csv.gz, kernels/memory_bound.csv.gz, steps/transformers_fp32.csv.gz,
-# steps/transformer_configs.csv.gz, steps/gpt_a100_parallel.csv.gz, collectives/allreduce.csv.gz and
-# reports/training_reports.csv; what is missing is left out. PROGRAM: build/release/stepgauge.
+# steps/transformer_configs.csv.gz, steps/gpt_a100_parallel.csv.gz, collectives/allreduce.csv.gz,
+# reports/training_reports.csv and training logs in logs/; what is missing is left out. PROGRAM: build/release/stepgauge.
 set -eu
 folder=$1
 program=${2:-build/release/stepgauge}
 [ -d "$folder" ] || { echo "accuracy.sh: no folder $folder" >&2; exit 2; }
 
-# options that name the files that there are, of the kinds asked for: kernels steps parallel collectives reports
+# options that name the files that there are, of the kinds asked for: kernels steps parallel collectives reports logs
 files() {
     for kind in "$@"; do
         case $kind in
@@ -20,6 +20,7 @@ files() {
         parallel) set -- "$folder/steps/gpt_a100_parallel.csv.gz" ;;
         collectives) set -- "$folder/collectives/allreduce.csv.gz" ;;
         reports) set -- "$folder/reports/training_reports.csv" ;;
+        logs) set -- "$folder"/logs/* ;;
         esac
         option=--$kind
         for file in "$@"; do
@@ -38,7 +39,7 @@ section() {
     # shellcheck disable=SC2046,SC2086 # lists of words
     set -- $(files $kinds) "$@"
     # shellcheck disable=SC2001 # the folder is any text
-    printf '\n## %s\n\n    stepgauge validate %s\n\n' "$title" "$(echo "$*" | sed "s|$folder/||g")"
+    printf '\n## %s\n\n    stepgauge validate %s\n\n' "$title" "$(echo "$*" | sed -E "s|$folder/||g; s#(--logs logs/)[^ ]*( --logs logs/[^ ]*)*#\1*#")"
     "$program" validate "$@" --markdown
 }
 
@@ -46,7 +47,7 @@ cat <<'TEXT'
 # Accuracy
 
 How far stepgauge's predictions are from published measurements, made by `bench/accuracy.sh` with `stepgauge validate`. A prediction has
-never seen the row that it is measured by, nor, where devices are left out, any row of that device, except in the last section.
+never seen the row that it is measured by, nor, where devices are left out, any row of that device, except in the section "As shipped".
 
 The tables: kernels and transformer steps of the NeuSight artefact (MIT licence, Georgia Institute of Technology and Microsoft), GPT
 iterations and all-reduce times of the vTrain artefact (MIT licence, KAIST), and trainings that people reported, each with its source. A
@@ -62,8 +63,9 @@ What to know of them:
   were measured.
 - A report's cameras, host and library versions are mostly unknown; a row is predicted where it can be set up, and counted with the
   reason where it cannot.
-- Machines that ship answer products of shapes that they were measured at as measured, so the last section leaves kernels out: their
+- Machines that ship answer products of shapes that they were measured at as measured, so "As shipped" leaves kernels out: their
   errors there would be those of rounding.
+- Another batch of a training is predicted by a data sheet fitted to the others; the rest of a training by its first 200 steps.
 TEXT
 
 parts=$(mktemp -d)
@@ -79,5 +81,9 @@ three=$!
 section "Devices left out, 10 rows of calibration" "kernels" --cross-validate devices --calibrate 10 >"$parts/4" &
 four=$!
 section "As shipped" "steps parallel collectives reports" >"$parts/5"
+{
+    section "Another batch of a training" reports --cross-validate batches
+    section "The rest of a training, from its first steps" logs
+} >"$parts/6"
 for part in "$one" "$two" "$three" "$four"; do wait "$part"; done
-cat "$parts/1" "$parts/2" "$parts/3" "$parts/4" "$parts/5"
+cat "$parts/1" "$parts/2" "$parts/3" "$parts/4" "$parts/5" "$parts/6"

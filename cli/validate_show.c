@@ -162,6 +162,27 @@ static sg_code print_skipped(const sg_validating *v, bool markdown, sg_status *s
     return SG_OK;
 }
 
+/* What a reader must know of rows that are not independent of the program's constants. */
+static void print_caveats(const sg_validating *v, bool markdown) {
+    static const struct {
+        sg_validate_class cls;
+        const char *text;
+    } caveats[] = {
+        {SG_VALIDATE_LOGS, "logs: the width of a pace over a long rest (2 %) and that of checkpoints of one run (10 %) "
+                           "were chosen with published "
+                           "logs in view, these may be among them: coverage is no independent test of those two"},
+        {SG_VALIDATE_BATCHES, "batches: priors of machines and frameworks were fitted to published trainings, these "
+                              "may be among them. 'batches_as_shipped' is the "
+                              "prediction of each row without the other batches"},
+    };
+    for (size_t k = 0; k < sizeof caveats / sizeof *caveats; k++)
+        for (size_t i = 0; i < v->validation.n; i++) {
+            if (v->validation.rows[i].cls != caveats[k].cls) continue;
+            printf("\n%s%s.\n", markdown ? "- " : "", caveats[k].text);
+            break;
+        }
+}
+
 /* Reports are few and each is somebody's: those outside of their interval are named, with what they state themselves. */
 static void print_outside(const sg_validating *v, bool markdown) {
     bool first = true;
@@ -188,5 +209,6 @@ sg_code sg_validating_print(const sg_validating *v, bool markdown, sg_status *st
         if (is_shown(&to, &v->summary[i])) summary_line(&to, &v->summary[i]);
     if (to.table) sg_table_print(to.table);
     print_outside(v, markdown);
+    print_caveats(v, markdown);
     return print_skipped(v, markdown, status);
 }

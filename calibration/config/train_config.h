@@ -8,7 +8,8 @@
 /* train_config.json: policy type and fields as settings. */
 typedef struct sg_train_config {
     char policy[64];
-    int64_t batch, steps, workers, save_freq, accumulation;
+    int64_t batch, steps, workers, save_freq, evaluate_freq, accumulation;
+    bool environment; /* it evaluates in one */
     char precision[16];
     sg_setting *settings;
     size_t n_settings; /* policy fields that are known keys of the family */

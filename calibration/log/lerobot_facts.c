@@ -53,6 +53,12 @@ static bool named_number(sg_log_builder *b, sg_word word) {
         {"num_learnable_params=", offsetof(sg_log_config, parameters_trainable), false, false},
         {"num_total_params=", offsetof(sg_log_config, parameters_total), false, false},
     };
+    sg_word task;
+    if (sg_word_after(word, "cfg.env.task=", &task)) {
+        sg_log *log = task.n ? sg_log_builder_fresh(b) : NULL; /* among the first lines of a run */
+        if (log) log->config.environment = true;
+        return true;
+    }
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
         sg_word rest;
         int64_t value;
@@ -128,7 +134,9 @@ static bool setting(sg_log_builder *b, const sg_words *words, size_t at) {
     } facts[] = {{"'batch_size':", "--batch_size=", offsetof(sg_log_config, batch)},
                  {"'num_workers':", "--num_workers=", offsetof(sg_log_config, workers)},
                  {"'log_freq':", "--log_freq=", offsetof(sg_log_config, log_every)},
-                 {"'save_freq':", "--save_freq=", offsetof(sg_log_config, save_every)}};
+                 {"'save_freq':", "--save_freq=", offsetof(sg_log_config, save_every)},
+                 {"'eval_freq':", "--eval_freq=", offsetof(sg_log_config, evaluate_every)},
+                 {"'env_eval_freq':", "--env_eval_freq=", offsetof(sg_log_config, evaluate_every)}};
     sg_word word = words->word[at], value = {"", 0};
     if (word.text[0] == '{') word = (sg_word){word.text + 1, word.n - 1};
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {

@@ -79,7 +79,8 @@ typedef struct sg_log_config {
     int64_t steps; /* of the whole training; PPO: iterations */
     int64_t frames, episodes;
     int64_t parameters_total, parameters_trainable;
-    int64_t workers, log_every, save_every;
+    int64_t workers, log_every, save_every, evaluate_every;
+    bool environment;                /* it evaluates in one: the configuration names it */
     int64_t env_steps_per_iteration; /* PPO: environments x steps of each, over all processes */
     char policy[64];
     char device[16];

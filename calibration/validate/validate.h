@@ -23,10 +23,11 @@ typedef enum sg_validate_class {
     SG_VALIDATE_REPORTS_MEMORY,
     SG_VALIDATE_LOGS,
     SG_VALIDATE_BATCHES,
+    SG_VALIDATE_BATCHES_SHIPPED, /* the same rows by the data sheet alone */
     SG_VALIDATE_CLASS_COUNT
 } sg_validate_class;
 /* "gemm", "memory_bound", "steps_train", "steps_inference", "parallel_dp", "collectives", "reports_step", "reports_memory",
- * "logs", "batches" */
+ * "logs", "batches", "batches_as_shipped" */
 const char *sg_validate_class_name(sg_validate_class cls);
 
 /* One row of a file. Values in seconds (memory: bytes). */

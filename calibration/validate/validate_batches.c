@@ -2,7 +2,7 @@
  *
  * Reports of one source about the same policy, settings and GPU that differ in the batch are a group. The machine's data
  * sheet is fitted to some of a group (calibration/fit/observed.h) and predicts another. Parts: "from one batch", for every pair;
- * "from the others", where there are three batches or more. */
+ * "from the others", where there are three batches or more. Class "batches_as_shipped": each pair's row by the data sheet alone. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,11 +106,11 @@ static sg_code fitted(const run *r, const size_t *at, size_t n, size_t of, sg_ma
     return code;
 }
 
-static sg_code add(const run *r, size_t i, const sg_machine *machine, const char *part, const char *from,
-                   sg_status *status) {
+static sg_code add(const run *r, size_t i, const sg_machine *machine, sg_validate_class cls, const char *part,
+                   const char *from, sg_status *status) {
     const sg_report_case *one = &r->cases.items[i];
     sg_prediction p;
-    sg_validated v = {.cls = SG_VALIDATE_BATCHES, .line = one->line, .roofline = NAN};
+    sg_validated v = {.cls = cls, .line = one->line, .roofline = NAN};
     sg_code code = predict(r, i, machine, &p, status);
     if (code) return code;
     const sg_figure *figure = time_of(one, &p);
@@ -129,9 +129,14 @@ static sg_code add_from(const run *r, size_t i, const size_t *at, size_t n, cons
                         sg_status *status) {
     sg_machine machine;
     sg_code code = fitted(r, at, n, i, &machine, status);
-    if (!code) code = add(r, i, &machine, part, from, status);
+    if (!code) code = add(r, i, &machine, SG_VALIDATE_BATCHES, part, from, status);
     sg_machine_clear(&machine);
     return code;
+}
+
+/* The same row without the other batch, as often as it is in "from one batch". */
+static sg_code add_shipped(const run *r, size_t i, const char *from, sg_status *status) {
+    return add(r, i, &r->cases.items[i].machine, SG_VALIDATE_BATCHES_SHIPPED, "", from, status);
 }
 
 static sg_code add_case(const run *r, size_t i, size_t *at, sg_status *status) {
@@ -152,6 +157,7 @@ static sg_code add_case(const run *r, size_t i, size_t *at, sg_status *status) {
         char from[40];
         (void)snprintf(from, sizeof from, " from batch %lld", (long long)r->cases.items[at[j]].row.request.batch);
         code = add_from(r, i, &at[j], 1, "from one batch", from, status);
+        if (!code) code = add_shipped(r, i, from, status);
     }
     if (!code && batches > 1) code = add_from(r, i, at, n, "from the others", " from the others", status);
     return code;

@@ -10,8 +10,8 @@
 
 const char *sg_validate_class_name(sg_validate_class cls) {
     static const char *const names[SG_VALIDATE_CLASS_COUNT] = {
-        "gemm",         "memory_bound",   "steps_train", "steps_inference", "parallel_dp", "collectives",
-        "reports_step", "reports_memory", "logs",        "batches"};
+        "gemm",         "memory_bound",   "steps_train", "steps_inference", "parallel_dp",       "collectives",
+        "reports_step", "reports_memory", "logs",        "batches",         "batches_as_shipped"};
     return (unsigned)cls < SG_VALIDATE_CLASS_COUNT ? names[cls] : "";
 }
 

@@ -306,9 +306,14 @@ static void other_batches(void **state) {
                  "act,2 cameras 96x96,RTX 4090,1,32,0.070,lerobot,one,D\n"
                  "act,2 cameras 96x96,RTX 3090,1,32,0.070,lerobot,two,E\n",
                  SG_LEFT_OUT_BATCHES);
-    assert_int_equal(v.n, 2); /* other cameras, another GPU and another source are other trainings */
+    assert_int_equal(v.n, 4); /* other cameras, another GPU and another source are other trainings */
     assert_non_null(strstr(v.rows[0].row, "A, batch 8 from batch 64"));
-    assert_non_null(strstr(v.rows[1].row, "B, batch 64 from batch 8"));
+    assert_non_null(strstr(v.rows[2].row, "B, batch 64 from batch 8"));
+    for (size_t i = 1; i < 4; i += 2) { /* the same rows by the sheet alone */
+        assert_int_equal(v.rows[i].cls, SG_VALIDATE_BATCHES_SHIPPED);
+        assert_string_equal(v.rows[i].row, v.rows[i - 1].row);
+        assert_true(v.rows[i].predicted != v.rows[i - 1].predicted);
+    }
     sg_validation_clear(&v);
 }
 
