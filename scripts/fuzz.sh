@@ -18,6 +18,9 @@ if [ ${#targets[@]} -eq 0 ]; then
   done
 fi
 
+# fuzz_tables reads Parquet; without the library it has nothing to do.
+export STEPGAUGE_CARQUET="${STEPGAUGE_CARQUET:-$PWD/build/carquet/carquet/libcarquet.so}"
+
 [ -f build/fuzz/build.ninja ] || cmake --preset fuzz >&2
 cmake --build --preset fuzz --target "${targets[@]}" >&2
 

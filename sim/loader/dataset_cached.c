@@ -51,12 +51,31 @@ static void visit_episode(visit *v, const sg_catalogue *c, size_t camera, int64_
     }
 }
 
+/* Rows of state and action, where they lie in tables: files that frames of videos do not touch. */
+static void visit_tables(visit *v, const sg_catalogue *c) {
+    sg_row_place place = {.path = ""};
+    char last[sizeof place.path] = "";
+    for (size_t e = 0; c->has_tables && e < c->n_episodes && !is_stopped(v); e++) {
+        if (sg_catalogue_row(c, (int64_t)e, 0, &place, NULL) != SG_OK || place.hdf5 || strcmp(place.path, last) == 0)
+            continue;
+        memcpy(last, place.path, sizeof last);
+        visit_file(v, place.path);
+    }
+}
+
+static bool frames_in_tables(const sg_catalogue *c) {
+    for (size_t camera = 0; camera < c->n_cameras; camera++)
+        if (c->cameras[camera].store == SG_STORE_TABLE) return true;
+    return false;
+}
+
 static void visit_all(visit *v, const sg_catalogue *c) {
     v->bytes = 0;
     for (size_t camera = 0; camera < c->n_cameras; camera++) {
         sg_frame_place last = {.path = ""};
         for (size_t e = 0; e < c->n_episodes && !is_stopped(v); e++) visit_episode(v, c, camera, (int64_t)e, &last);
     }
+    if (!frames_in_tables(c)) visit_tables(v, c);
 }
 
 sg_code sg_dataset_make_cached(const sg_catalogue *catalogue, volatile const int *stop, sg_status *status) {
