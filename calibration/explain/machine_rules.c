@@ -47,14 +47,21 @@ bool sg_rule_limit(const sg_explain_run *r, sg_diagnosis *d) {
     bool launch = strcmp(limit, "launch") == 0;
     if (launch || strcmp(limit, "compute") == 0) d->cause = launch ? "launch" : "compute";
     if (strcmp(limit, "memory bandwidth") == 0) d->cause = "memory bandwidth";
-    if (strcmp(limit, "loader") == 0 || strcmp(limit, "environment") == 0) {
+    /* Another rule speaks of it, and the busy share is of the whole iteration. */
+    if (strcmp(limit, "environment") == 0) return false;
+    bool by_loader = strcmp(limit, "loader") == 0;
+    if (by_loader) {
         /* What limits the whole is another rule's; of the update the device's busy share tells the rest. */
         launch = p->device_busy_share < 0.7;
         d->cause = launch ? "launch" : "compute";
     }
     const sg_figure *f = predicted_of(r, p);
     d->share = r->step_s > 0 ? fmin(1, work / r->step_s) : NAN;
-    sg_say_text(d, "Of the update on this machine: %s", p->limited_by_text[0] ? p->limited_by_text : limit);
+    sg_say_text(d, "Of the update on this machine: %s",
+                by_loader               ? launch ? "launches of the host limit it, behind the loader"
+                                                 : "the device's work limits it, behind the loader"
+                : p->limited_by_text[0] ? p->limited_by_text
+                                        : limit);
     sg_say_evidence(d,
                     "The log's %s takes %s%s; predicted %s (%s to %s), the device busy %.0f %%, forward %s, backward "
                     "%s, optimizer %s",
