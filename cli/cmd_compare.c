@@ -167,7 +167,8 @@ static sg_code answer_run(const sg_import_job *job, const sg_compare_with *with,
                               .exact = answer->exact,
                               .predicted = answer->predicted ? &prediction : NULL,
                               .alternatives = others->at,
-                              .n_alternatives = others->n};
+                              .n_alternatives = others->n,
+                              .capacity_bytes = with->has_target ? (double)with->target.machine.memory_bytes : 0};
     code = sg_compare(&facts, &answer->comparison, status);
     free(others);
     return code;

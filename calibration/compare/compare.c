@@ -124,6 +124,7 @@ static bool by_alternative(const sg_compare_facts *f, const sg_compared *update,
     const sg_compare_alternative *best = NULL;
     for (size_t i = 0; i < f->n_alternatives; i++) {
         const sg_prediction *p = &f->alternatives[i].predicted;
+        if (f->capacity_bytes > 0 && two_sided(&p->peak_allocated_bytes).low > f->capacity_bytes) continue;
         double error = fabs(log(update->log / p->update_s.value));
         if (memory) error += fabs(log(peak->log / p->peak_allocated_bytes.value));
         if (!(error < least)) continue;
@@ -176,6 +177,16 @@ static void by_memory(const sg_compared *peak, sg_comparison *c) {
          peak->by_predicted);
 }
 
+/* What was trained fitted. */
+static void by_capacity(const sg_compare_facts *f, const sg_compared *peak, sg_comparison *c) {
+    double capacity = f->capacity_bytes;
+    if (!peak || !(capacity > 0) || !(peak->predicted.low > capacity)) return;
+    find(c,
+         "It would need %.0f GiB, the machine has %.0f: as told it cannot have run there; lower precision, gradient "
+         "checkpointing, a part of the weights alone, or another machine",
+         peak->predicted.value / 0x1p30, capacity / 0x1p30);
+}
+
 static void by_environment(const sg_compare_facts *f, const sg_compared *collection, sg_comparison *c) {
     if (!outside(collection)) return;
     double steps = (double)f->config->envs * (double)f->config->steps_per_env;
@@ -198,6 +209,7 @@ static void findings(const sg_compare_facts *f, sg_comparison *c) {
     by_prediction(f, learning, "learning", c);
     by_loader(data, step, c);
     if (!explained) by_memory(peak, c);
+    by_capacity(f, peak, c);
     by_environment(f, collection, c);
     const sg_compared *whole = step ? step : phase(c, "iteration_s");
     if (c->n_findings > before || !whole || !isfinite(whole->by_predicted)) return;

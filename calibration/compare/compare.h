@@ -21,6 +21,7 @@ typedef struct sg_compare_facts {
     const sg_prediction *predicted; /* or NULL */
     const sg_compare_alternative *alternatives;
     size_t n_alternatives;
+    double capacity_bytes; /* of the machine; 0: not told */
 } sg_compare_facts;
 
 /* One quantity. NAN: not told, not measured, not predicted. */

@@ -90,6 +90,15 @@ static void phases(void **state) {
     assert_true(phase(&c, "preprocessing_s")->inside && phase(&c, "dataloading_s")->inside);
     assert_close(phase(&c, "peak_allocated_bytes")->by_measured, 1);
     assert_true(points_to(&c, "framework's factor") && points_to(&c, "agrees with the prediction"));
+    /* what ran fitted */
+    p.peak_allocated_bytes = figure(40 * 0x1p30);
+    sg_compare_facts larger = {.config = &config, .predicted = &p, .capacity_bytes = 24 * 0x1p30};
+    c = compare(trained, larger);
+    assert_true(points_to(&c, "would need 40 GiB, the machine has 24"));
+    larger.capacity_bytes = 48 * 0x1p30;
+    c = compare(trained, larger);
+    assert_false(points_to(&c, "would need"));
+    p.peak_allocated_bytes = figure(4.1 * 0x1p30);
     (void)snprintf(point.config.device, sizeof point.config.device, "cpu");
     c = compare(trained, (sg_compare_facts){.config = &config, .measured = &point, .exact = true, .predicted = &p});
     assert_true(points_to(&c, "compares devices, not programs") && !points_to(&c, "framework's factor"));
