@@ -30,8 +30,8 @@ static sg_code check(const sg_import_job *jobs, size_t n, sg_status *status) {
     }
     if (!missing[0]) return SG_OK;
     return sg_fail(status, SG_BAD_INPUT,
-                   "a point needs what neither the log nor a train_config.json tells: give %s (nothing was written)",
-                   missing);
+                   "a point needs what neither the log nor a train_config.json tells: give %s%s (nothing was written)",
+                   missing, strstr(missing, "--machine") ? " (unknown-gpu where nobody knows it)" : "");
 }
 
 sg_code sg_import_config(const sg_import_job *j, const sg_machine *machine, sg_point_config *config,

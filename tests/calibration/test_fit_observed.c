@@ -72,8 +72,11 @@ static sg_point seen(const char *policy, int64_t batch, const sg_machine *machin
 }
 
 /* From logs alone. */
-static sg_fit fit_of(sg_point *points, size_t n) {
-    sg_machine prior = sheet();
+static sg_fit fit_to(const char *name, sg_point *points, size_t n) {
+    sg_machine prior;
+    OK(sg_machine_load(name, CONFIGS, &prior, &status));
+    for (size_t i = 0; i < n && strcmp(name, SHEET) != 0; i++)
+        (void)snprintf(points[i].gpu.name, sizeof points[i].gpu.name, "%.95s", prior.title);
     sg_run run = {.points = points, .n_points = n};
     (void)snprintf(run.machine.gpu, sizeof run.machine.gpu, "%.95s", prior.title);
     sg_fit fit;
@@ -81,6 +84,10 @@ static sg_fit fit_of(sg_point *points, size_t n) {
     OK(sg_fit_run(&run, &prior, &options, &fit, &status));
     sg_machine_clear(&prior);
     return fit;
+}
+
+static sg_fit fit_of(sg_point *points, size_t n) {
+    return fit_to(SHEET, points, n);
 }
 
 static bool noted(const sg_fit *fit, const char *part) {
@@ -108,6 +115,25 @@ static void another_batch(void **state) {
     sg_figure before = predicted("act", 64, &prior).update_s, after = predicted("act", 64, &fit.machine).update_s;
     assert_true(after.parts.parameters < 0.7 * before.parts.parameters);
     assert_int_equal(fit.machine.p[SG_M_FACTOR_GEMM].evidence, SG_EVIDENCE_OBSERVED);
+    sg_fit_clear(&fit);
+    sg_machine_clear(&prior);
+    sg_machine_clear(&real);
+}
+
+/* A GPU that nobody named: alone its sheet says next to nothing, one log leaves ratios. */
+static void unknown_gpu(void **state) {
+    (void)state;
+    sg_machine real = truth(0.6, 1), prior;
+    OK(sg_machine_load("unknown-gpu", CONFIGS, &prior, &status));
+    sg_figure alone = predicted("act", 16, &prior).update_s;
+    assert_true(alone.high > 10 * alone.low);
+    sg_point p = seen("act", 16, &real, "act.log");
+    sg_fit fit = fit_to("unknown-gpu", &p, 1);
+    for (int64_t batch = 8; batch <= 64; batch *= 2) {
+        sg_figure after = predicted("act", batch, &fit.machine).update_s;
+        assert_true(off(&fit.machine, "act", batch, &real) < 0.08);
+        assert_true(after.high < 2 * after.low);
+    }
     sg_fit_clear(&fit);
     sg_machine_clear(&prior);
     sg_machine_clear(&real);
@@ -269,6 +295,7 @@ int main(void) {
         cmocka_unit_test(loaders),       cmocka_unit_test(bad_logs_count_less),
         cmocka_unit_test(left_out),      cmocka_unit_test(disturbed),
         cmocka_unit_test(saved),         cmocka_unit_test(precision_as_run),
+        cmocka_unit_test(unknown_gpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
