@@ -36,7 +36,7 @@ static void fill_in(sg_import *import) {
         if (!c->workers && t->workers > 0) c->workers = t->workers;
         if (!c->save_every && t->save_freq > 0) c->save_every = t->save_freq;
         if (!c->evaluate_every && t->evaluate_freq > 0) c->evaluate_every = t->evaluate_freq;
-        c->environment = c->environment || (t->environment && t->evaluate_freq >= 0);
+        c->environment = c->environment || t->environment;
     }
 }
 

@@ -134,7 +134,8 @@ static sg_code read_root(const sg_tree *tree, sg_train_config *c, sg_status *sta
     if (code == SG_OK) code = optional_int(tree, root, "save_freq", -LARGE, LARGE, &c->save_freq, status);
     const char *evaluate = sg_node_get(root, "env_eval_freq") ? "env_eval_freq" : "eval_freq"; /* since 2026; before */
     if (code == SG_OK) code = optional_int(tree, root, evaluate, -LARGE, LARGE, &c->evaluate_freq, status);
-    c->environment = present(root, "env");
+    c->environment =
+        present(root, "env") && (c->evaluate_freq > 0 || !present(root, evaluate)); /* 0: it never evaluates */
     if (code == SG_OK) code = read_accelerator(tree, c, status);
     if (code == SG_OK && present(dataset, "repo_id"))
         code = sg_node_text(tree, dataset, "repo_id", c->dataset_repo, sizeof c->dataset_repo, status);

@@ -71,7 +71,26 @@ static void test_what_is_not_said(void **state) {
     c = read_text(
         "{\"policy\":{\"type\":\"act\",\"dtype\":\"bfloat16\"},\"accelerator\":{\"mixed_precision\":\"fp16\"}}");
     assert_string_equal(c.precision, "fp16");
+    assert_false(c.environment);
     sg_train_config_clear(&c);
+    /* an environment to evaluate in, under the key's name of each time; 0: never */
+    static const struct {
+        const char *text;
+        int64_t every;
+        bool evaluates;
+    } cases[] = {{"\"env\":{\"type\":\"aloha\"},\"eval_freq\":5000", 5000, true},
+                 {"\"env\":{\"type\":\"aloha\"},\"env_eval_freq\":4000,\"eval_freq\":1", 4000, true},
+                 {"\"env\":{\"type\":\"aloha\"}", 0, true},
+                 {"\"env\":{\"type\":\"aloha\"},\"eval_freq\":0", 0, false},
+                 {"\"env\":null,\"eval_freq\":20000", 20000, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[200];
+        (void)snprintf(text, sizeof text, "{\"policy\":{\"type\":\"act\"},%s}", cases[i].text);
+        c = read_text(text);
+        assert_int_equal(c.evaluate_freq, cases[i].every);
+        assert_int_equal(c.environment, cases[i].evaluates);
+        sg_train_config_clear(&c);
+    }
 }
 
 int main(void) {
