@@ -133,7 +133,10 @@ static void head(const sg_validating *v, bool markdown) {
         [SG_LEFT_OUT_BATCHES] = "Predicted by fits to other batch sizes of the same training",
         [SG_LEFT_OUT_DEVICES] = "Predicted by fits without the row's own device",
     };
-    printf("%s", said[v->options.left_out]);
+    bool logs = v->validation.n > 0;
+    for (size_t i = 0; i < v->validation.n; i++) logs = logs && v->validation.rows[i].cls == SG_VALIDATE_LOGS;
+    printf("%s", logs ? "Predicted from the first lines of the same run, and priors for what they do not show"
+                      : said[v->options.left_out]);
     if (v->options.left_out == SG_LEFT_OUT_ROWS) printf(" (one of %d)", v->options.folds);
     if (v->options.calibration_rows) printf("; the fit saw %d rows of the device", v->options.calibration_rows);
     printf(".\nErrors are |predicted / measured - 1|; covered: measured inside the %.10g %% interval; under: predicted "
