@@ -4,6 +4,7 @@
 #include "kernels/nearest.h"
 #include "models/policy.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -48,6 +49,8 @@ static int run(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    (void)signal(SIGXFSZ,
+                 SIG_IGN); /* a file too large (ulimit -f) is an error of its writer, who tidies up, not a death */
     int result = run(argc, argv);
     /* A full disk or a closed pipe must not look like success. */
     if (fflush(stdout) != 0 || ferror(stdout)) {

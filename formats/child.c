@@ -27,6 +27,9 @@ typedef struct sg_child_head {
     uint64_t code, bytes, crc;
 } child_head;
 
+/* Exit status of a child that could not be confined; no library ends a process with it. */
+enum { NO_DESCRIPTORS = 113 };
+
 static bool write_all(int fd, const void *data, size_t n) {
     const char *p = data;
     while (n > 0) {
@@ -84,15 +87,16 @@ static void forget_signals(void) {
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* The kept descriptors first go far away: one of them or /dev/null may have got the number that another is to have. */
+/* The kept descriptors first go behind the last place: one of them or /dev/null may have got the number that another is to
+ * have. No further away, for descriptors may be few (ulimit -n). */
 static bool keep_descriptors(const int *keep, size_t n_keep) {
-    enum { MOST = 16, FAR = 32 };
-    int kept[MOST];
+    enum { MOST = 16 };
+    int kept[MOST], behind = 3 + (int)n_keep;
     if (n_keep > MOST) return false;
     int nowhere = open("/dev/null", O_RDWR);
-    if (nowhere >= 0) nowhere = fcntl(nowhere, F_DUPFD, FAR);
+    if (nowhere >= 0) nowhere = fcntl(nowhere, F_DUPFD, behind);
     for (size_t i = 0; i < n_keep; i++) {
-        kept[i] = fcntl(keep[i], F_DUPFD, FAR);
+        kept[i] = fcntl(keep[i], F_DUPFD, behind);
         if (kept[i] < 0) return false;
     }
     for (int fd = 0; fd < 3; fd++)
@@ -107,7 +111,7 @@ void sg_child_confine(pid_t parent, const sg_child_limits *limits, const int *ke
     if (getppid() != parent) _exit(1); /* it died before that took effect */
     (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     forget_signals();
-    if (!keep_descriptors(keep, n_keep)) _exit(1);
+    if (!keep_descriptors(keep, n_keep)) _exit(NO_DESCRIPTORS);
     set_limits(limits);
 }
 
@@ -151,6 +155,8 @@ int sg_child_reap(pid_t child, const sg_child_limits *limits, char *how, size_t 
     while (got < 0 && errno == EINTR);
     if (got != child)
         (void)snprintf(how, bytes, "ended, nobody knows how");
+    else if (WIFEXITED(state) && WEXITSTATUS(state) == NO_DESCRIPTORS)
+        (void)snprintf(how, bytes, "got no file descriptors: raise their number (ulimit -n)");
     else if (WIFEXITED(state))
         (void)snprintf(how, bytes, "ended with status %d", WEXITSTATUS(state));
     else if (WTERMSIG(state) == SIGXCPU)
@@ -161,6 +167,7 @@ int sg_child_reap(pid_t child, const sg_child_limits *limits, char *how, size_t 
         (void)snprintf(how, bytes, "was killed from outside, as the kernel does where memory runs out");
     else
         (void)snprintf(how, bytes, "was killed: %s", strsignal(WTERMSIG(state)));
+    if (got == child && WIFEXITED(state) && WEXITSTATUS(state) == NO_DESCRIPTORS) return SG_CHILD_UNCONFINED;
     return got == child && WIFSIGNALED(state) ? WTERMSIG(state) : 0;
 }
 
@@ -172,6 +179,8 @@ static sg_code take_answer(const char *what, int killed_by, const char *how, sg_
     if (begun) memcpy(&head, message->data, sizeof head);
     unsigned char *data = message->data + (begun ? sizeof head : 0);
     bool whole = begun && head.bytes == message->n - sizeof head && head.crc == sg_crc64(0, data, (size_t)head.bytes);
+    if (!whole && killed_by == SG_CHILD_UNCONFINED)
+        return sg_fail(status, SG_MACHINE, "%s was not read: the process for it %s", what, how);
     if (!whole && killed_by == SIGKILL)
         return sg_fail(status, SG_MACHINE,
                        "%s was not read: the process that read it %s: end other programs, then try anew", what, how);

@@ -30,12 +30,14 @@ sg_code sg_child_run(const char *what, sg_child_work work, void *user, const sg_
 
 /* Confines the calling process, which has just been forked by `parent`: it dies with its parent, crashes silently whatever
  * handlers that had, leaves no core, is under the limits (those of time and memory from here on), and holds no open file but
- * /dev/null as 0, 1 and 2 and the kept ones: keep[i] becomes descriptor 3 + i. It ends (status 1) when that fails. A worker
+ * /dev/null as 0, 1 and 2 and the kept ones: keep[i] becomes descriptor 3 + i. It ends when that fails. A worker
  * that writes to standard error itself is handed a copy of it in `keep`. */
 void sg_child_confine(pid_t parent, const sg_child_limits *limits, const int *keep, size_t n_keep);
 
 /* Ends a child: kills it unless it ended by itself, waits, and says how it ended: "ended with status 1", "was killed:
- * Segmentation fault", "took more than 5 s of processor time", "was killed from outside". Returns the signal that ended it, or 0. */
+ * Segmentation fault", "took more than 5 s of processor time", "was killed from outside". Returns the signal that ended it, or 0;
+ * SG_CHILD_UNCONFINED: it did nothing, for it could not be confined. */
+enum { SG_CHILD_UNCONFINED = -1 };
 int sg_child_reap(pid_t child, const sg_child_limits *limits, char *how, size_t bytes);
 
 #endif

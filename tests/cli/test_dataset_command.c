@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -337,6 +338,28 @@ static void a_missing_library_is_told(void **state) {
     free(carquet);
 }
 
+/* A limit on file sizes (ulimit -f), which the program inherits: told, and nothing stays. */
+static void a_limit_on_file_sizes_is_told(void **state) {
+    (void)state;
+    struct rlimit usual, small;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
+    small = (struct rlimit){20000, usual.rlim_max};
+    static const char *const kinds[] = {"robomimic", "images", "lerobot-v2.1"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (i == 2 && !(has_video && has_tables)) continue;
+        const char *folder = below("limited");
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        sg_running running = sg_stepgauge_start("dataset", "make", folder, "--kind", kinds[i], SMALL,
+                                                "--frames-per-episode", "40", "--image-size", "240x320", NULL);
+        (void)setrlimit(RLIMIT_FSIZE, &usual);
+        sg_said said = sg_running_wait(&running);
+        if (said.status != 3) fail_msg("%s: status %d: %s", kinds[i], said.status, said.err);
+        assert_non_null(strstr(said.err, "cannot write"));
+        assert_false(is_there(folder));
+        sg_said_clear(&said);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_is_made_and_shown),
@@ -348,6 +371,7 @@ int main(void) {
         cmocka_unit_test(bad_commands_are_told),
         cmocka_unit_test(what_is_there_is_left_alone),
         cmocka_unit_test(an_interrupt_takes_all_away),
+        cmocka_unit_test(a_limit_on_file_sizes_is_told),
         cmocka_unit_test(a_missing_library_is_told),
     };
     return cmocka_run_group_tests(tests, open_scratch, remove_scratch);
