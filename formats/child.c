@@ -126,7 +126,7 @@ static void child_main(int out, sg_child_work work, void *user, size_t most) {
     _exit(sent ? 0 : 1);
 }
 
-typedef enum sg_receipt { RECEIVED, TOO_LATE, TOO_MUCH, NOT_READ } receipt;
+typedef enum sg_receipt { RECEIVED, TOO_LATE, TOO_MUCH, NO_MEMORY, NOT_READ } receipt;
 
 /* Reads until the child closes its end. */
 static receipt receive(int in, sg_bytes *message, double wall_s) {
@@ -142,7 +142,8 @@ static receipt receive(int in, sg_bytes *message, double wall_s) {
         ssize_t n = read(in, piece, sizeof piece);
         if (n == 0) return RECEIVED;
         if (n < 0 && errno != EINTR) return NOT_READ;
-        if (n > 0 && !sg_bytes_add(message, piece, (size_t)n)) return TOO_MUCH;
+        if (n > 0 && !sg_bytes_add(message, piece, (size_t)n))
+            return message->n + (size_t)n > message->limit ? TOO_MUCH : NO_MEMORY;
     }
 }
 
@@ -210,6 +211,7 @@ static sg_code judge(const char *what, receipt got, int killed_by, const char *h
                        "%s cannot be read: it tells more than the %zu bytes that are taken; its content is damaged or "
                        "hostile",
                        what, message->limit);
+    case NO_MEMORY: return sg_fail_memory(status, message->n, what);
     case NOT_READ:
         return sg_fail(status, SG_MACHINE, "cannot hear from the process that reads %s: %s", what, strerror(errno));
     case RECEIVED: break;

@@ -23,7 +23,7 @@ typedef sg_code (*sg_child_work)(void *user, sg_bytes *answer, sg_status *status
 
 /* Does `work` in a child process and hands its answer over: *bytes (free'd by the caller; NULL on failure), *n of them.
  * what: names the file in messages. SG_BAD_INPUT: the child crashed, passed a limit, hung or sent a damaged answer, "WHAT
- * cannot be read: ..." with what happened; a failure of the work itself keeps its code and text. SG_MACHINE: no process
+ * cannot be read: ..." with what happened; a failure of the work itself keeps its code and text. SG_MACHINE: no memory or descriptors, or no process
  * could be started, or the child was killed from outside, as the kernel does where memory runs out. */
 sg_code sg_child_run(const char *what, sg_child_work work, void *user, const sg_child_limits *limits,
                      unsigned char **bytes, size_t *n, sg_status *status);

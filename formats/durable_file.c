@@ -12,6 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
+sg_code sg_file_code(int error) {
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == EIO ? SG_MACHINE : SG_BAD_INPUT;
+}
+
 static sg_code not_regular(const char *path, mode_t mode, sg_status *status) {
     const char *what = S_ISDIR(mode) ? "a folder" : "no regular file";
     return sg_fail(status, SG_BAD_INPUT, "%s is %s: give the path of a file", path, what);
@@ -20,8 +24,7 @@ static sg_code not_regular(const char *path, mode_t mode, sg_status *status) {
 static sg_code cannot_open(const char *path, int error, sg_status *status) {
     if (error == ENOENT || error == ENOTDIR)
         return sg_fail(status, SG_BAD_INPUT, "%s does not exist: check the path", path);
-    sg_code code = error == EMFILE || error == ENFILE || error == ENOMEM || error == EIO ? SG_MACHINE : SG_BAD_INPUT;
-    return sg_fail(status, code, "cannot open %s: %s", path, strerror(error));
+    return sg_fail(status, sg_file_code(error), "cannot open %s: %s", path, strerror(error));
 }
 
 static sg_code read_open(int fd, const char *path, size_t most, unsigned char **bytes, size_t *n, sg_status *status) {

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
+/* What a failure to open or read says, by its errno: SG_MACHINE where memory, descriptors or the disk fail, else SG_BAD_INPUT. */
+sg_code sg_file_code(int error);
 /* Reads a regular file of at most `most` bytes. *bytes is free'd by the caller. SG_BAD_INPUT: missing, a folder or a
  * device, no permission, too large; SG_MACHINE: the disk or memory failed. */
 sg_code sg_file_read(const char *path, size_t most, unsigned char **bytes, size_t *n, sg_status *status);

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,7 +54,9 @@ static sg_code add_value(sg_tree *tree, sg_node *parent, const char *key, const 
 sg_code sg_tree_parse_json(const char *name, const char *text, size_t bytes, sg_tree **tree, sg_status *status) {
     *tree = NULL;
     json_error_t error;
+    errno = 0; /* where memory ends, the parser speaks of invalid tokens, or of nothing */
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    if (!root && errno == ENOMEM) return sg_fail_memory(status, bytes, name);
     if (!root) return sg_fail(status, SG_BAD_INPUT, "%s:%d:%d: %s", name, error.line, error.column, error.text);
     sg_tree *made = sg_tree_new(name);
     sg_code code =

@@ -8,6 +8,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "formats/durable_file.h"
+
 /* Beside the largest line there is always room for a whole read. */
 enum { READ_BYTES = 1 << 18, BUFFER_BYTES = READ_BYTES + SG_LINE_MOST };
 
@@ -19,6 +21,7 @@ struct sg_line_source {
     size_t begin, end; /* what of the buffer is still to be given */
     size_t newline;    /* where the next '\n' is, or up to where there is none */
     bool at_end, failed, cut;
+    bool no_memory; /* why it failed */
     bool wide;      /* UTF-16 */
     bool continues; /* the next piece belongs to the line of the last one */
     uint64_t bytes;
@@ -57,7 +60,7 @@ static sg_code open_standard_input(sg_line_source **source, sg_status *status) {
     int copy = dup(STDIN_FILENO);
     s->file = copy >= 0 ? gzdopen(copy, "rb") : NULL;
     if (s->file) return (void)gzbuffer(s->file, READ_BYTES / 2), SG_OK;
-    code = sg_fail(status, SG_BAD_INPUT, "standard input cannot be read: %s", strerror(errno));
+    code = sg_fail(status, sg_file_code(errno), "standard input cannot be read: %s", strerror(errno));
     if (copy >= 0) (void)close(copy);
     sg_line_source_close(s);
     *source = NULL;
@@ -77,7 +80,7 @@ sg_code sg_line_source_open(const char *path, sg_line_source **source, sg_status
     (void)snprintf(s->path, sizeof s->path, "%s", path);
     s->file = gzopen(path, "rb");
     if (!s->file) {
-        code = sg_fail(status, SG_BAD_INPUT, "%.300s cannot be read: %s", path, strerror(errno));
+        code = sg_fail(status, sg_file_code(errno), "%.300s cannot be read: %s", path, strerror(errno));
         sg_line_source_close(s);
         *source = NULL;
         return code;
@@ -100,6 +103,7 @@ static size_t read_file(sg_line_source *s, char *to, size_t most) {
     if (error == Z_BUF_ERROR) s->cut = true;
     if (n < 0 && error != Z_BUF_ERROR) {
         s->failed = true;
+        s->no_memory = error == Z_MEM_ERROR;
         (void)snprintf(s->why, sizeof s->why, "%.150s", error == Z_ERRNO ? strerror(errno) : why);
     }
     return n > 0 ? (size_t)n : 0;
@@ -200,7 +204,8 @@ bool sg_line_source_next(sg_line_source *s, sg_line *line) {
 
 sg_code sg_line_source_error(const sg_line_source *s, sg_status *status) {
     if (!s->failed) return SG_OK;
-    return sg_fail(status, SG_BAD_INPUT, "%s cannot be read to its end: %s", s->path, s->why);
+    return sg_fail(status, s->no_memory ? SG_MACHINE : SG_BAD_INPUT, "%s cannot be read to its end: %s", s->path,
+                   s->why);
 }
 
 bool sg_line_source_cut(const sg_line_source *s) {

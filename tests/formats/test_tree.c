@@ -7,7 +7,9 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "formats/child.h"
 #include "formats/tree.h"
+#include "tests/models/failing_memory.h"
 #include "tests/support/contains.h"
 
 static void yaml_fails(const char *text, const char *says) {
@@ -93,10 +95,62 @@ static void test_json(void **state) {
     assert_int_equal(sg_tree_read("/", &tree, &status), SG_BAD_INPUT);
 }
 
+/* Memory that ends anywhere in a text is the machine's failure, not the text's, and nothing stays allocated. */
+static void test_no_memory(void **state) {
+    (void)state;
+    if (!failing_is_possible()) skip();
+    static const char text[] =
+        "{\"version\": \"v3.0\", \"fps\": 30.5, \"names\": [\"joint_1\", {\"deep\": [1, true, null]}]}";
+    sg_tree *tree = NULL;
+    sg_status status = {0};
+    sg_code code = SG_MACHINE;
+    long n = 0, before = blocks_in_use();
+    for (; code && n < 1000; n++) {
+        fail_after(n);
+        code = sg_tree_parse_json("x.json", text, strlen(text), &tree, &status);
+        fail_after(-1);
+        if (!code) break;
+        if (code != SG_MACHINE) fail_msg("allocation %ld: code %d: %s", n, (int)code, status.text);
+        assert_null(tree);
+        assert_int_equal(blocks_in_use(), before);
+    }
+    assert_int_equal(code, SG_OK);
+    assert_true(n > 20);
+    sg_tree_free(tree);
+    assert_int_equal(blocks_in_use(), before);
+}
+
+static sg_code answer_at_length(void *user, sg_bytes *answer, sg_status *status) {
+    (void)user;
+    (void)status;
+    fail_after(-1); /* the child has memory */
+    static const char piece[5000];
+    return sg_bytes_add(answer, piece, sizeof piece) ? SG_OK : SG_MACHINE;
+}
+
+/* Neither is a child's file hostile when its answer finds no memory here. */
+static void test_no_memory_for_an_answer(void **state) {
+    (void)state;
+    if (!failing_is_possible()) skip();
+    const sg_child_limits limits = {.wall_s = 60};
+    unsigned char *bytes = NULL;
+    size_t n = 0;
+    sg_status status = {0};
+    long before = blocks_in_use();
+    fail_after(0);
+    sg_code code = sg_child_run("clip.mp4", answer_at_length, NULL, &limits, &bytes, &n, &status);
+    fail_after(-1);
+    if (code != SG_MACHINE) fail_msg("code %d: %s", (int)code, status.text);
+    assert_null(bytes);
+    assert_int_equal(blocks_in_use(), before);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_yaml),
         cmocka_unit_test(test_json),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_no_memory_for_an_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #ifndef SG_TESTS_MODELS_FAILING_MEMORY_H
 #define SG_TESTS_MODELS_FAILING_MEMORY_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -33,7 +34,10 @@ static void *counted(void *block) {
 }
 static bool fails(void) {
     if (left < 0) return false;
-    if (left == 0) return true;
+    if (left == 0) {
+        errno = ENOMEM; /* as malloc does */
+        return true;
+    }
     left--;
     return false;
 }
