@@ -2,8 +2,10 @@
 """Times the PyTorch of this machine for about a minute and writes what `stepgauge fit --probe` takes.
 
     python torch_probe.py [-o probe.json] [--device cpu|cuda] [--threads N] [--seconds 60] [--without smolvla]
+                          [--dataset DIR ..] [--video-backends torchcodec,pyav]
 
-Needs PyTorch and the folder peers/ beside this file, nothing else. Three things are timed: op classes in the shapes of
+Needs PyTorch and the folder peers/ beside this file, nothing else; with --dataset also LeRobot, whose own loader is timed on
+these data sets: what `fit` then holds against `measure --dataset DIR --loader-only` of the same. Three things are timed: op classes in the shapes of
 ACT, SmolVLA and PPO (interleaved rounds), the host's cost per call, and small training steps with their seconds by op
 class. The file's keys are described in README.md beside this file.
 """
@@ -201,6 +203,51 @@ def time_steps(device, start, seconds, without):
     return steps
 
 
+# ---- loader ----
+CHUNK, SAMPLES, ROUNDS = 100, 8, 9
+
+
+def loader_part(folder, backend):
+    """A data set by LeRobot's loader, one thread as a worker has it: seconds of a processor per frame, per sample beside its
+    frames with one action (python_s), per further row of actions, and in collation."""
+    from peers import lerobot_loader
+
+    def parts(chunk):
+        return lerobot_loader.sample_parts(lerobot_loader.open_dataset(folder, backend, chunk), folder, SAMPLES, ROUNDS)
+
+    # images of all rows of a chunk are decoded with it: an image by itself is told without one
+    few, many = (1, CHUNK) if lerobot_loader.is_video(lerobot_loader.read_info(folder)) else (0, 4)
+    short, whole = parts(few), parts(many)
+    row = {
+        key: max((whole["rows_s"][key] - short["rows_s"]["median_s"]) / (many - few), 1e-9)
+        for key in ("median_s", "mean_s", "low", "high")
+    }
+    row["low"], row["high"] = min(row["low"], row["median_s"]), max(row["high"], row["median_s"])
+    return {
+        "dataset": os.path.basename(os.path.abspath(folder)),
+        "backend": backend,
+        "frames_per_camera": 1,
+        "sample_bytes": whole["sample_bytes"],
+        "frame_s": short["frame_s"],
+        "python_s": short["rows_s"],
+        "row_s": {**row, "n": whole["rows_s"]["n"]},
+        "collate_s": whole["collate_s"],
+    }
+
+
+def time_loaders(folders, backends):
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    parts = []
+    for folder in folders:
+        for backend in backends:
+            parts.append(loader_part(folder, backend))
+            seen = parts[-1]
+            say(f"  loader, {seen['dataset']}, {backend}: {1e3 * seen['frame_s']['median_s']:.2f} ms per frame")
+    torch.set_num_threads(threads)
+    return parts
+
+
 def disturbances(load, steps):
     """Why these figures may not be this machine's own, or an empty list."""
     reasons = []
@@ -222,6 +269,8 @@ def main():
     parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0 = PyTorch's default")
     parser.add_argument("--seconds", type=float, default=60.0, help="about how long all of it may take")
     parser.add_argument("--without", default="", help="comma-separated steps to leave out: act, ppo, smolvla")
+    parser.add_argument("--dataset", nargs="+", default=[], metavar="DIR", help="data sets for LeRobot's own loader")
+    parser.add_argument("--video-backends", default="torchcodec", help="comma-separated: torchcodec, pyav")
     options = parser.parse_args()
     if options.threads < 0 or not 1 <= options.seconds <= 3600:
         parser.error("--threads must be 0 or more, --seconds between 1 and 3600")
@@ -243,6 +292,7 @@ def main():
     say(f"  host: {forward:.1f} us per forward op, {backward:.1f} us backward")
     ops = time_entries(device, start + 0.35 * options.seconds, host["call_s"]["median_s"])
     steps = time_steps(device, start, options.seconds, options.without.split(","))
+    loader = time_loaders(options.dataset, options.video_backends.split(",")) if options.dataset else None
     result = {
         "format": FORMAT,
         "version": VERSION,
@@ -259,6 +309,8 @@ def main():
         "entries": ops,
         "steps": steps,
     }
+    if loader:
+        result["loader"] = loader
     for reason in result["disturbed"]:
         say(f"  disturbed: {reason}; close other programs and run again")
     temporary = options.output + ".part"

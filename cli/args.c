@@ -66,6 +66,8 @@ static const sg_arg table[] = {
      "single-thread speed of the host's CPU; 1: the servers of published trainings"},
     {"--vcpus", "N", 'q', ARG_POSITIVE, AT(vcpus), 0,
      "processors of the host, for its loader (default: the machine's)"},
+    {"--video-backend", "B", 'q', ARG_TEXT, AT(video_backend), 0,
+     "of the framework's loader: torchcodec (default) or pyav"},
     {"--machine", "M", 'w', ARG_TEXT, AT(machine), 0, "machine name, data sheet (.yaml) or fitted file (.h5)"},
     {"--workers", "N[,N..]", 'p', ARG_INT_LIST, AT(workers), 0, "data loader workers per process"},
     {"--layers", "L[,L..]", 'L', ARG_TEXT, AT(layers), 0,

@@ -46,6 +46,7 @@ typedef struct sg_args {
     const char *layers;
     double update_s; /* < 0: not given */
     double vcpus;
+    const char *video_backend;
     int64_t threads, seed;
     double time_budget_s, interval, host_speed;
     int64_t min_iterations;

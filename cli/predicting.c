@@ -81,6 +81,7 @@ sg_predict_options sg_predict_options_of(const sg_args *args, const sg_request *
         .trace = args->trace,
         .language_known = sets(request, "language_tokens"),
         .layer = args->layers,
+        .video_backend = args->video_backend,
         .processors = args->vcpus > 0 ? args->vcpus : 0,
         .paused = args->update_s >= 0,
         .pause_s = args->update_s >= 0 ? args->update_s : 0,

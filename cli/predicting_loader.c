@@ -29,6 +29,8 @@ void sg_json_outlook(json_t *object, const sg_prediction *p) {
                                "batch_cpu_s", l->batch_cpu_s, "first_batch_s", l->first_batch_s, "epoch_end_s",
                                l->epoch_end_s, "update_stretch", l->update_stretch, "source", l->source);
     (void)json_object_set_new(loader, "vcpus", l->processors > 0 ? json_real(l->processors) : json_null());
+    (void)json_object_set_new(loader, "framework_frame_factor",
+                              l->by_framework ? json_real(l->frame_factor) : json_null());
     (void)json_object_set_new(loader, "vcpus_needed", count_of(l->processors_needed));
     (void)json_object_set_new(loader, "workers_needed", count_of(l->workers_needed));
     (void)json_object_set_new(loader, "decoded_samples_per_s",

@@ -2,6 +2,7 @@
 #include "calibration/fit/fit_probe.h"
 
 #include "calibration/fit/fit_laws.h"
+#include "calibration/loader/probe_loader.h"
 #include "calibration/predict/predict.h"
 #include "calibration/predict/work.h"
 #include "formats/tree.h"
@@ -245,6 +246,7 @@ static sg_code read_probe(probe *p, sg_status *status) {
         code = read_step(p, s, status);
     if (code == SG_OK) factors(p);
     if (code == SG_OK) code = host_costs(p, status);
+    if (code == SG_OK) code = sg_probe_loader(p->tree, p->origin, p->fit, status);
     if (code == SG_OK) note_disturbances(p);
     return code;
 }

@@ -14,7 +14,7 @@ static const double KAPPA = 1e-4;
 static const double SAMPLE_S = 1e-3, SAMPLE_LOG_SD = 0.8;
 static const double HANDOVER_S = 1.5e-3, HANDOVER_BANDWIDTH = 8e9;
 static const double BATCH_LOG_SD = 0.1;
-static const double FRAME_S = 0.0167, FRAME_LOG_SD = 0.6; /* configs/priors/cuda.yaml */
+static const double FRAME_S = 0.0115, FRAME_LOG_SD = 0.65; /* configs/priors/cuda.yaml */
 
 enum { PROCESSORS_MAX = 1024 };
 

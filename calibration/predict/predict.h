@@ -23,7 +23,8 @@ typedef struct sg_predict_options {
     /* The data that is loaded as sg_catalogue_describe tells it, and whether its files are "cached" or "cold" (NULL: as
      * measured, cached before cold); NULL: AV1 video of the policy's size. */
     const char *dataset, *layer;
-    double processors; /* of the host; 0: the machine's vcpus */
+    const char *video_backend; /* of the framework's loader: "torchcodec" (NULL), "pyav" */
+    double processors;         /* of the host; 0: the machine's vcpus */
     /* PPO: what the simulator needs for a step (calibration/environment/environment_law.h), or NULL: the machine's env_step_s.
      * Where the policy sets env_step_us, that stands. Elsewhere: its logs are of another machine, which widens it as the
      * same simulator on another GPU and CPU. */
@@ -50,7 +51,9 @@ typedef struct sg_loader_outlook {
         decoded_samples_per_s; /* that decoded frames (raw) in place of this codec would lift it to; 0: they are raw */
     double batch_cpu_s;        /* of a worker that runs alone */
     double update_stretch;     /* update_s / without workers beside it */
-    char source[192];          /* what the loader's cost rests on */
+    bool by_framework;         /* the framework's own loader: its frame / ours, frame_factor; false: ours */
+    double frame_factor;
+    char source[256]; /* what the loader's cost rests on */
 } sg_loader_outlook;
 
 /* Times are per step as the framework counts them: one micro-batch (accumulation k: k steps to one optimizer step). */

@@ -5,6 +5,7 @@
 
 #include "calibration/fit/fit.h"
 #include "calibration/loader/dataset_text.h"
+#include "calibration/loader/loader_framework.h"
 #include "calibration/predict/predict_work.h"
 #include "calibration/statistics/width.h"
 
@@ -26,6 +27,8 @@ typedef struct outlook {
     sg_figure work;          /* of a batch */
     bool known_processors;
     bool measured, other;
+    bool peers; /* the framework's own loader, by its factors */
+    sg_loader_peer peer;
     double decoded_cost; /* of a frame that is not decoded / of this one; 0: it is not */
 } outlook;
 
@@ -40,6 +43,33 @@ static sg_dataset_text data_of(const sg_predict_work *w) {
     if (!text.height) text.height = w->training->image_height;
     if (!text.width) text.width = w->training->image_width;
     return text;
+}
+
+/* Rows of the chunk of actions that a sample asks for. */
+static double action_rows_of(const sg_training *t) {
+    for (size_t i = 0; i < t->n_inputs; i++) {
+        const sg_desc *d = &t->tensors[t->inputs[i].tensor].desc;
+        if (strcmp(t->inputs[i].name, "action") == 0 && d->ndim == 3) return (double)d->size[1];
+    }
+    return 1;
+}
+
+/* Our loader is not the trainer's ("Whose step is timed", docs/design.md). */
+static sg_code by_framework(const sg_predict_work *w, outlook *o, sg_status *status) {
+    const sg_training *t = w->training;
+    if (w->request->framework == SG_FRAMEWORK_NATIVE) return SG_OK;
+    sg_dataset_text text = data_of(w);
+    double frames = (double)t->cameras * (double)t->frames_per_sample;
+    sg_loader_ask ask = {.codec = text.codec,
+                         .backend = w->options->video_backend,
+                         .frames = frames,
+                         .at_once = (double)t->frames_per_sample,
+                         .action_rows = action_rows_of(t),
+                         .pixels = frames * (double)text.height * (double)text.width};
+    if (o->other) o->law.evidence = SG_EVIDENCE_CALIBRATED;
+    sg_code code = sg_loader_law_by_framework(&w->machine, &ask, &o->law, &o->peer, &o->peers, status);
+    if (!code && o->peers) o->law.evidence = (uint8_t)o->peer.evidence;
+    return code;
 }
 
 static void find_law(const sg_predict_work *w, outlook *o) {
@@ -196,12 +226,18 @@ static void set_ready_figures(sg_predict_work *w, const sg_figure *compute, cons
 /* ---- outlook ------------------------------------------------------------------------------------------------------- */
 
 static void set_source(const sg_predict_work *w, const outlook *o, sg_loader_outlook *out) {
+    char peer[96] = "";
+    if (o->peers)
+        (void)snprintf(peer, sizeof peer, "; a frame by the trainer's loader takes %.3g x ours, %.30s",
+                       o->peer.frame_factor, o->peer.source);
     if (o->measured)
-        (void)snprintf(out->source, sizeof out->source, "measured here: %.150s%s%s", o->law.dataset,
-                       o->law.layer[0] ? ", " : "", o->law.layer);
+        (void)snprintf(out->source, sizeof out->source, "measured here: %.130s%s%s%s", o->law.dataset,
+                       o->law.layer[0] ? ", " : "", o->law.layer, peer);
     else
-        (void)snprintf(out->source, sizeof out->source, "frame_s of %.60s: %.110s", w->machine.name,
-                       w->machine.p[SG_M_FRAME_S].source);
+        (void)snprintf(out->source, sizeof out->source, "frame_s of %.60s: %.80s%s", w->machine.name,
+                       w->machine.p[SG_M_FRAME_S].source, peer);
+    out->by_framework = o->peers;
+    out->frame_factor = o->peers ? o->peer.frame_factor : 1;
 }
 
 static void set_outlook(sg_predict_work *w, const sg_figure *compute, const outlook *o, const sg_loader_waits *at,
@@ -246,9 +282,10 @@ static sg_code decoding(sg_predict_work *w, const sg_figure *compute, bool *limi
     sg_loader_waits at;
     double epoch_end_s = 0;
     find_law(w, &o);
+    sg_code code = by_framework(w, &o, status);
+    if (code) return code;
     set_course(w, compute, &o);
     set_work(w, &o);
-    sg_code code = SG_OK;
     if (w->options->batches_ready || has_plenty(&o, compute)) {
         ready(&o, &at);
         set_ready_figures(w, compute, &o);

@@ -62,7 +62,17 @@ static sg_limit limit_of(int id) {
     case SG_M_LOADER_SIGMA:
     case SG_M_LOADER_KAPPA:
     case SG_M_HANDOVER_S:
-    case SG_M_HANDOVER_BANDWIDTH: return SG_LIMIT_LOADER;
+    case SG_M_HANDOVER_BANDWIDTH:
+    case SG_M_LOADER_TORCHCODEC:
+    case SG_M_LOADER_TORCHCODEC_S:
+    case SG_M_LOADER_PYAV:
+    case SG_M_LOADER_PYAV_S:
+    case SG_M_LOADER_IMAGE:
+    case SG_M_LOADER_PYTHON_S:
+    case SG_M_LOADER_ROW_S:
+    case SG_M_LOADER_COLLATION:
+    case SG_M_LOADER_TAKE_S:
+    case SG_M_LOADER_TAKE_BANDWIDTH: return SG_LIMIT_LOADER;
     case SG_M_ENV_STEP_S: return SG_LIMIT_ENVIRONMENT;
     default: return SG_LIMIT_COUNT;
     }

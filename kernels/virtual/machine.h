@@ -143,6 +143,16 @@
     X(LOADER_KAPPA, "loader_kappa", "", "... and each pair of them")                                                   \
     X(HANDOVER_S, "handover_s", "s", "taking a batch that is ready out of the loader's queue")                         \
     X(HANDOVER_BANDWIDTH, "handover_bandwidth", "B/s", "... its bytes")                                                \
+    X(LOADER_TORCHCODEC, "loader_torchcodec", "", "a frame of video by the framework's loader, torchcodec / by ours")  \
+    X(LOADER_TORCHCODEC_S, "loader_torchcodec_s", "s", "... and on top, once for a camera of 480x640")                 \
+    X(LOADER_PYAV, "loader_pyav", "", "a frame of video by the framework's loader, PyAV / by ours")                    \
+    X(LOADER_PYAV_S, "loader_pyav_s", "s", "... and on top, once for a camera of 480x640")                             \
+    X(LOADER_IMAGE, "loader_image", "", "an encoded image by the framework's loader / by ours")                        \
+    X(LOADER_PYTHON_S, "loader_python_s", "s", "the framework's time per sample beside frames, chunk and collation")   \
+    X(LOADER_ROW_S, "loader_row_s", "s", "... per row of the action chunk")                                            \
+    X(LOADER_COLLATION, "loader_collation", "B/s", "bytes of samples that the framework collates")                     \
+    X(LOADER_TAKE_S, "loader_take_s", "s", "the framework's trainer: taking a batch that is ready")                    \
+    X(LOADER_TAKE_BANDWIDTH, "loader_take_bandwidth", "B/s", "... its bytes")                                          \
     X(CONTEXT_BYTES, "context_bytes", "B", "device memory outside the framework's allocator")                          \
     X(WORKSPACE_BYTES, "workspace_bytes", "B", "library workspaces inside the framework's allocator")                  \
     X(ENV_STEP_S, "env_step_s", "s", "one environment step of one environment (PPO)")                                  \

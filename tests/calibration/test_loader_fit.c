@@ -3,6 +3,7 @@
 #include "tests/calibration/fit_path_fixture.h"
 
 #include "calibration/loader/loader_fit.h"
+#include "calibration/machine/framework_file.h"
 #include "tests/support/near.h"
 #include "tests/support/noise.h"
 
@@ -174,15 +175,20 @@ static sg_point paused_point(int workers, int64_t batch) {
     return p;
 }
 
-static void fit_pauses(sg_fit *fit) {
+static sg_code try_fit(const char *probe, size_t n_points, sg_fit *fit, sg_status *why) {
     static const int workers[] = {0, 1, 2, 4};
     sg_point points[8];
-    sg_run run = {.points = points, .n_points = 8, .machine = {.hostname = "made-up", .cores = 4, .threads = 4}};
-    for (int i = 0; i < 8; i++) points[i] = paused_point(workers[i / 2], i % 2 ? 8 : 2);
+    sg_run run = {.points = points, .n_points = n_points, .machine = {.hostname = "made-up", .cores = 4, .threads = 4}};
+    for (size_t i = 0; i < n_points; i++) points[i] = paused_point(workers[i / 2], i % 2 ? 8 : 2);
     sg_machine prior = prior_machine();
-    static const sg_fit_options nothing = {0};
-    OK(sg_fit_run(&run, &prior, &nothing, fit, &status));
+    const sg_fit_options options = {.probe_file = probe};
+    sg_code code = sg_fit_run(&run, &prior, &options, fit, why);
     sg_machine_clear(&prior);
+    return code;
+}
+
+static void fit_pauses(sg_fit *fit) {
+    OK(try_fit(NULL, 8, fit, &status));
 }
 
 /* Points with a pause tell of the loader alone, and of the machine's frames. */
@@ -242,10 +248,97 @@ static void hostile_loaders_are_refused(void **state) {
     sg_fit_clear(&fit);
 }
 
+#define STATISTIC(name, s) "\"" name "\": {\"median_s\": " s ", \"low\": " s ", \"high\": " s "}"
+
+/* A probe's file whose loader read `dataset` by `backend`. */
+static void write_loader_probe(const char *dataset, const char *backend, double frame_s, const char *row_s) {
+    char text[4096];
+    int n = snprintf(
+        text, sizeof text,
+        "{\"format\": \"stepgauge-torch-probe\", \"version\": 1, \"torch\": \"2.15.0\", \"date\": "
+        "\"2026-11-30T10:00:00Z\", \"device\": \"cpu\", \"steps\": [],\n"
+        "\"host\": {" STATISTIC("op_s", "5e-6") ", " STATISTIC("view_s", "2e-6") ", " STATISTIC(
+            "backward_op_s",
+            "1e-5") ", " STATISTIC("item_s",
+                                   "1e-6") ", " STATISTIC("optimizer_fixed_s",
+                                                          "3e-5") "},\n"
+                                                                  "\"loader\": [{\"dataset\": \"%s\", \"backend\": "
+                                                                  "\"%s\", \"frames_per_camera\": 1, "
+                                                                  "\"sample_bytes\": 1843200,\n"
+                                                                  "\"frame_s\": {\"median_s\": %.9g, \"low\": %.9g, "
+                                                                  "\"high\": %.9g}, " STATISTIC(
+                                                                      "python_s",
+                                                                      "1e-3") ", " STATISTIC("collate_s",
+                                                                                             "2e-3") ",\n\"row_s\": "
+                                                                                                     "{\"median_s\": "
+                                                                                                     "%s, \"low\": 0, "
+                                                                                                     "\"high\": "
+                                                                                                     "1}}]}\n",
+        dataset, backend, frame_s, 0.9 * frame_s, 1.1 * frame_s, row_s);
+    assert_true(n > 0 && (size_t)n < sizeof text);
+    write_bytes(text, (size_t)n);
+}
+
+static void is_observed(const sg_fit *fit, sg_machine_id id, double value) {
+    if (!(fabs(fit->machine.p[id].value / value - 1) < 1e-6))
+        fail_msg("%s: %g instead of %g", sg_machine_key(id), fit->machine.p[id].value, value);
+    assert_int_equal(fit->machine.p[id].evidence, SG_EVIDENCE_OBSERVED);
+}
+
+/* The trainer's own loader on this machine, beside the law of ours: both of its backend's numbers take the ratio. */
+static void a_probe_tells_of_the_trainers_loader(void **state) {
+    (void)state;
+    sg_fit plain, fit;
+    sg_framework_numbers f;
+    fit_pauses(&plain);
+    OK(sg_framework_load("pytorch-eager", "cpu", NULL, &f, &status));
+    double stated_s =
+        f.p[SG_M_LOADER_TORCHCODEC].value * plain.loaders[0].frame_s + f.p[SG_M_LOADER_TORCHCODEC_S].value;
+    write_loader_probe("made-up", "torchcodec", 1.5 * stated_s, "4e-5");
+    OK(try_fit(file_path, 8, &fit, &status));
+    is_observed(&fit, SG_M_LOADER_TORCHCODEC, 1.5 * f.p[SG_M_LOADER_TORCHCODEC].value);
+    is_observed(&fit, SG_M_LOADER_TORCHCODEC_S, 1.5 * f.p[SG_M_LOADER_TORCHCODEC_S].value);
+    is_observed(&fit, SG_M_LOADER_PYTHON_S, 1e-3);
+    is_observed(&fit, SG_M_LOADER_ROW_S, 4e-5);
+    is_observed(&fit, SG_M_LOADER_COLLATION, 1843200 / 2e-3);
+    assert_true(fit.machine.p[SG_M_LOADER_PYAV].evidence != SG_EVIDENCE_OBSERVED);
+    sg_fit_clear(&fit);
+    write_loader_probe("another", "torchcodec", 0.01, "4e-5");
+    OK(try_fit(file_path, 2, &fit, &status));
+    assert_true(fit.machine.p[SG_M_LOADER_TORCHCODEC].evidence != SG_EVIDENCE_OBSERVED);
+    assert_true(has_note(&fit, "another"));
+    sg_fit_clear(&fit);
+    sg_fit_clear(&plain);
+}
+
+static void refuse(const char *why) {
+    sg_fit fit;
+    sg_status told;
+    assert_int_equal(try_fit(file_path, 1, &fit, &told), SG_BAD_INPUT);
+    if (!strstr(told.text, why)) fail_msg("'%s' does not tell of %s", told.text, why);
+}
+
+static void bad_probes_of_loaders_are_refused(void **state) {
+    (void)state;
+    write_loader_probe("made-up", "vhs", 0.01, "4e-5");
+    refuse("torchcodec or pyav");
+    write_loader_probe("made-up", "pyav", -0.01, "4e-5");
+    refuse("median_s");
+    write_loader_probe("made-up", "pyav", 0.01, "\"soon\"");
+    refuse("median_s");
+    write_loader_probe("made-up", "pyav", 0.01, "2"); /* its interval ends at 1 */
+    refuse("high");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gpu_host), cmocka_unit_test(test_cpu_training),    cmocka_unit_test(test_one_core),
-        WITH_PATH(points_become_a_law),  WITH_PATH(hostile_loaders_are_refused),
+        cmocka_unit_test(test_gpu_host),
+        cmocka_unit_test(test_cpu_training),
+        cmocka_unit_test(test_one_core),
+        WITH_PATH(points_become_a_law),
+        WITH_PATH(hostile_loaders_are_refused),
+        WITH_PATH(a_probe_tells_of_the_trainers_loader),
+        WITH_PATH(bad_probes_of_loaders_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

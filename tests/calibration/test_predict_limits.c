@@ -11,13 +11,29 @@
 #include <string.h>
 
 #include "calibration/fit/fit.h"
+#include "calibration/machine/framework_file.h"
 #include "tests/support/near.h"
 #include "tests/support/predicted.h"
 #include "tests/support/priced.h"
 
+/* A trainer whose loader does what ours does. */
+static void loads_as_we_do(sg_machine *m) {
+    static const struct {
+        sg_machine_id id;
+        double value;
+    } same[] = {{SG_M_LOADER_TORCHCODEC, 1},
+                {SG_M_LOADER_TORCHCODEC_S, 1e-12},
+                {SG_M_LOADER_PYTHON_S, 1e-12},
+                {SG_M_LOADER_ROW_S, 1e-12},
+                {SG_M_LOADER_COLLATION, 1e18}};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        m->p[same[i].id] = (sg_machine_parameter){.value = same[i].value, .evidence = SG_EVIDENCE_OBSERVED};
+}
+
 /* A loader whose cost is its frames alone: nothing beside them, no contention. */
 static sg_machine frames_alone(const char *sheet) {
     sg_machine m = sg_sheet(sheet);
+    loads_as_we_do(&m);
     m.p[SG_M_SAMPLE_S].value = m.p[SG_M_LOADER_SIGMA].value = m.p[SG_M_LOADER_KAPPA].value = 1e-9;
     return m;
 }
@@ -203,10 +219,73 @@ static void test_fits(void **state) {
     sg_machine_clear(&m);
 }
 
+static const char *const AV1 = "lerobot-v3.0;av1;480x640;gop=2;cameras=2;name=mine";
+static const char *const PNG = "lerobot-v3.0;png;480x640;cameras=2;name=mine";
+
+static sg_prediction loading(sg_framework framework, const char *dataset, const char *backend) {
+    sg_machine m = sg_sheet("b200");
+    sg_loader_law law = sg_loader_law_prior();
+    (void)snprintf(law.dataset, sizeof law.dataset, "%s", dataset);
+    (void)snprintf(law.layer, sizeof law.layer, "cached");
+    law.frame_s = 0.01;
+    law.sample_s = 1e-3;
+    law.sigma = law.kappa = 0;
+    law.work_log_sd = law.contention_log_sd = law.residual_log_sd = 0.02;
+    law.evidence = SG_EVIDENCE_MEASURED;
+    sg_fit fit = {.loaders = &law, .n_loaders = 1};
+    sg_policy_request r = {.policy = "act", .batch = 8, .framework = framework};
+    sg_predict_options o = sg_knowing();
+    o.fit = &fit;
+    o.dataset = dataset;
+    o.video_backend = backend;
+    o.paused = true;
+    sg_prediction p = sg_predicted(&r, &m, &o);
+    sg_machine_clear(&m);
+    return p;
+}
+
+/* Our loader measured a data set: that is our own time. A trainer's takes its frames' factor and its Python on top, with their
+ * doubt, and is no longer measured. */
+static void test_trainers_loader(void **state) {
+    (void)state;
+    sg_framework_numbers f;
+    sg_status status;
+    assert_int_equal(sg_framework_load("pytorch-eager", "cuda", NULL, &f, &status), SG_OK);
+    sg_prediction ours = loading(SG_FRAMEWORK_NATIVE, AV1, NULL);
+    sg_prediction theirs = loading(SG_FRAMEWORK_PYTORCH_EAGER, AV1, NULL);
+    sg_prediction pyav = loading(SG_FRAMEWORK_PYTORCH_EAGER, AV1, "pyav");
+    assert_near(ours.loader.batch_cpu_s, 8 * (2 * 0.01 + 1e-3), 1e-9);
+    assert_false(ours.loader.by_framework);
+    assert_int_equal(ours.dataloading_s.evidence, SG_EVIDENCE_MEASURED);
+    double python_s = f.p[SG_M_LOADER_PYTHON_S].value + 100 * f.p[SG_M_LOADER_ROW_S].value +
+                      2 * 921600.0 / f.p[SG_M_LOADER_COLLATION].value;
+    double frame_s = f.p[SG_M_LOADER_TORCHCODEC].value * 0.01 + f.p[SG_M_LOADER_TORCHCODEC_S].value;
+    assert_near(theirs.loader.batch_cpu_s, 8 * (2 * frame_s + python_s), 1e-9);
+    assert_true(theirs.loader.by_framework);
+    assert_near(theirs.loader.frame_factor, frame_s / 0.01, 1e-9);
+    assert_int_equal(theirs.dataloading_s.evidence, SG_EVIDENCE_CALIBRATED);
+    assert_true(theirs.dataloading_s.high / theirs.dataloading_s.value >
+                1.05 * ours.dataloading_s.high / ours.dataloading_s.value);
+    assert_true(pyav.loader.batch_cpu_s > 1.5 * theirs.loader.batch_cpu_s);
+    /* a row of tables is read with its images: a chunk of 100 decodes 101 of each camera */
+    sg_prediction images = loading(SG_FRAMEWORK_PYTORCH_EAGER, PNG, NULL);
+    assert_near(images.loader.frame_factor, 101 * f.p[SG_M_LOADER_IMAGE].value, 1e-9);
+    /* as many images in float32 are collated */
+    assert_true(images.loader.batch_cpu_s > 8 * 2 * 0.01 * images.loader.frame_factor);
+    sg_machine m = sg_sheet("b200");
+    sg_policy_request r = {.policy = "act", .batch = 8};
+    sg_predict_options o = sg_knowing();
+    sg_prediction p;
+    o.video_backend = "vhs";
+    assert_int_equal(sg_predict(&r, &m, &o, &p, &status), SG_BAD_INPUT);
+    assert_non_null(strstr(status.text, "vhs"));
+    sg_machine_clear(&m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_loader), cmocka_unit_test(test_monotone),        cmocka_unit_test(test_measured_loader),
-        cmocka_unit_test(test_fits),   cmocka_unit_test(test_limits_in_words),
+        cmocka_unit_test(test_loader),          cmocka_unit_test(test_monotone), cmocka_unit_test(test_measured_loader),
+        cmocka_unit_test(test_trainers_loader), cmocka_unit_test(test_fits),     cmocka_unit_test(test_limits_in_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
