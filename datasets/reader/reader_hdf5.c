@@ -102,6 +102,20 @@ static sg_code find_set(sg_hdf5_rows *file, const char *name, data_set **found, 
 
 /* ---- rows ---------------------------------------------------------------------------------------------------------- */
 
+static herr_t is_memory(unsigned n, const H5E_error2_t *error, void *found) {
+    (void)n;
+    bool memory = error->maj_num == H5E_RESOURCE && (error->min_num == H5E_NOSPACE || error->min_num == H5E_CANTALLOC);
+    if (memory) *(bool *)found = true;
+    return 0;
+}
+
+/* Of the call that has just failed: the next one forgets it. */
+static bool failed_for_memory(void) {
+    bool memory = false;
+    (void)H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, is_memory, &memory);
+    return memory;
+}
+
 /* Why a row could not be read: a filter that this HDF5 does not have, such as h5py's LZF, or damage. */
 static sg_code fail_row(const data_set *set, const char *name, int64_t row, sg_status *status) {
     hid_t created = H5Dget_create_plist(set->id);
@@ -136,7 +150,14 @@ static sg_code read_rows(const data_set *set, const char *name, int64_t row, int
     hid_t memory = H5Screate_simple(set->rank, count, NULL);
     bool done = memory >= 0 && H5Sselect_hyperslab(set->space, H5S_SELECT_SET, start, NULL, count, NULL) >= 0 &&
                 H5Dread(set->id, type, memory, set->space, H5P_DEFAULT, values) >= 0;
+    bool no_memory = !done && failed_for_memory();
     if (memory >= 0) (void)H5Sclose(memory);
+    if (no_memory)
+        return sg_fail(
+            status, SG_MACHINE,
+            "row %lld of data set '%.200s': memory ran out while HDF5 read it; take fewer workers (--workers), "
+            "or write the data set with smaller chunks",
+            (long long)row, name);
     return done ? SG_OK : fail_row(set, name, row, status);
 }
 

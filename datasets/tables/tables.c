@@ -46,9 +46,39 @@ bool sg_tables_possible(char *why, size_t bytes) {
 
 /* ---- opening ------------------------------------------------------------------------------------------------------- */
 
+/* carquet_status_t of 0.7: what need not be damage of the file. INTERNAL is what 0.7.2 says, too, where memory runs out in the
+ * middle of a row group. */
+enum {
+    OUT_OF_MEMORY = 2,
+    NOT_IMPLEMENTED = 3,
+    INTERNAL = 4,
+    NOT_FOUND = 10,
+    SEEK_FAILED = 14,
+    UNKNOWN_ENCODING = 25,
+    UNKNOWN_CODEC = 52
+};
+
 static sg_code fail_carquet(const char *path, const char *doing, const sg_carquet_error *error, sg_status *status) {
+    const char *why = error->message[0] ? error->message : "no reason given";
+    int code = error->code;
+    if (code == OUT_OF_MEMORY || code == INTERNAL)
+        return sg_fail(
+            status, code == INTERNAL ? SG_BAD_INPUT : SG_MACHINE,
+            "cannot %s %.400s: %.256s: memory may have run out (take fewer workers, --workers), or the file is "
+            "damaged",
+            doing, path, why);
+    if (code >= NOT_FOUND && code <= SEEK_FAILED)
+        return sg_fail(status, SG_BAD_INPUT,
+                       "cannot %s %.400s: %.256s: the file or the disk that it lies on cannot be read", doing, path,
+                       why);
+    if (code == NOT_IMPLEMENTED || code == UNKNOWN_ENCODING || code == UNKNOWN_CODEC)
+        return sg_fail(
+            status, SG_BAD_INPUT,
+            "cannot %s %.400s: %.256s: carquet does not know this way of writing Parquet, write the table anew "
+            "(snappy or zstd)",
+            doing, path, why);
     return sg_fail(status, SG_BAD_INPUT, "cannot %s %.400s: %.256s: it is no Parquet file, or it is damaged", doing,
-                   path, error->message[0] ? error->message : "no reason given");
+                   path, why);
 }
 
 /* "field" or "field.part". */
@@ -222,8 +252,9 @@ static sg_code read_group(sg_table *table, size_t index, sg_status *status) {
     memset(&error, 0, sizeof error);
     memset(&own->array, 0, sizeof own->array);
     make_room(table, own->bytes);
-    if (table->carquet.reader_read(table->reader, (int32_t)index, &schema, &own->array, &error) != 0)
-        return fail_carquet(table->path, "read table", &error, status);
+    int result = table->carquet.reader_read(table->reader, (int32_t)index, &schema, &own->array, &error);
+    if (error.code == 0) error.code = result; /* it does not always tell more */
+    if (result != 0) return fail_carquet(table->path, "read table", &error, status);
     bool sound = sg_arrow_schema_sound(&schema) && sg_arrow_schema_same(&schema, &table->schema) &&
                  sg_arrow_check(&table->schema, &own->array, own->rows);
     sg_arrow_release(&schema, sound ? NULL : &own->array);

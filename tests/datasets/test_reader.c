@@ -5,6 +5,8 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <hdf5.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@
 #include "datasets/reader/reader_hdf5.h"
 #include "datasets/reader/reader_keep.h"
 #include "datasets/tables/tables.h"
+#include "formats/child.h"
 #include "tests/support/scratch.h"
 
 enum {
@@ -365,6 +368,49 @@ static void rows_of_hdf5_that_are_none(void **state) {
 
 static char closed[8];
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* their memory has no limit */
+enum { WIDE = 1 << 20, DEEP = 64 };
+
+static sg_code read_first_row(void *path, sg_bytes *answer, sg_status *status) {
+    static uint8_t row[WIDE];
+    sg_hdf5_rows *file;
+    (void)answer;
+    sg_code code = sg_hdf5_rows_open(path, &file, status);
+    if (code != SG_OK) return code;
+    code = sg_hdf5_rows_bytes(file, "rows", 0, row, sizeof row, status);
+    sg_hdf5_rows_close(file);
+    return code;
+}
+
+/* A compressed chunk of 64 MiB is unpacked whole for one row. */
+static void memory_that_runs_out_is_no_damage(void **state) {
+    (void)state;
+    char path[160];
+    sg_status status;
+    uint8_t *rows = calloc(DEEP, WIDE), *none = NULL;
+    const hsize_t dims[] = {DEEP, WIDE};
+    size_t n;
+    assert_non_null(rows);
+    (void)snprintf(path, sizeof path, "%s/deep.hdf5", scratch.path);
+    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), how = H5Pcreate(H5P_DATASET_CREATE);
+    hid_t space = H5Screate_simple(2, dims, NULL);
+    assert_true(H5Pset_chunk(how, 2, dims) >= 0 && H5Pset_deflate(how, 1) >= 0);
+    hid_t set = H5Dcreate2(file, "rows", H5T_STD_U8LE, space, H5P_DEFAULT, how, H5P_DEFAULT);
+    assert_true(H5Dwrite(set, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, rows) >= 0);
+    free(rows);
+    assert_true(H5Dclose(set) >= 0 && H5Pclose(how) >= 0 && H5Sclose(space) >= 0 && H5Fclose(file) >= 0);
+    (void)H5garbage_collect(); /* the child would find the memory of that chunk in free lists */
+    (void)malloc_trim(0);
+    const sg_child_limits little = {.memory_bytes = 8 << 20, .cpu_s = 10},
+                          enough = {.memory_bytes = 1 << 30, .cpu_s = 10};
+    assert_int_equal(sg_child_run(path, read_first_row, path, &enough, &none, &n, &status), SG_OK);
+    free(none);
+    if (sg_child_run(path, read_first_row, path, &little, &none, &n, &status) != SG_MACHINE ||
+        !strstr(status.text, "memory ran out"))
+        fail_msg("%s", status.text);
+}
+#endif
+
 static void close_letter(void *value) {
     closed[strlen(closed)] = *(const char *)value;
 }
@@ -437,6 +483,9 @@ int main(void) {
         cmocka_unit_test(lerobot_images_in_tables),
         cmocka_unit_test(images_that_tables_name),
         cmocka_unit_test(rows_of_hdf5_that_are_none),
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+        cmocka_unit_test(memory_that_runs_out_is_no_damage),
+#endif
         cmocka_unit_test(the_least_recently_used_goes),
         cmocka_unit_test(refused_options),
         cmocka_unit_test(damaged_file),

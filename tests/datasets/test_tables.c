@@ -12,6 +12,7 @@
 
 #include "datasets/tables/tables.h"
 #include "datasets/tables/tables_arrow.h"
+#include "formats/child.h"
 #include "tests/support/scratch.h"
 
 enum { ROWS = 250, WIDTH = 3 }; /* with images: three row groups */
@@ -347,6 +348,51 @@ static void fixed_lists_and_halves(void **state) {
     assert_non_null(strstr(status.text, "null"));
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/* In a child with little memory: a row group of 24 MB. */
+static sg_code read_much(void *path, sg_bytes *answer, sg_status *status) {
+    sg_table *table;
+    const uint8_t *bytes;
+    size_t n;
+    (void)answer;
+    sg_code code = sg_table_open(path, &table, status);
+    if (code != SG_OK) return code;
+    code = sg_table_bytes(table, sg_table_column(table, "picture.bytes"), 0, &bytes, &n, status);
+    sg_table_close(table);
+    return code;
+}
+
+static void memory_that_runs_out_is_no_damage(void **state) {
+    (void)state;
+    need_library();
+    enum { PICTURE = 2 << 20, PICTURES = 12 };
+    sg_scratch scratch = sg_scratch_new();
+    char path[512];
+    uint8_t *picture = malloc(PICTURE), *none = NULL;
+    const uint8_t *bytes[PICTURES];
+    size_t n_bytes[PICTURES], n;
+    sg_status status;
+    assert_non_null(picture);
+    for (size_t i = 0; i < PICTURE; i++) picture[i] = (uint8_t)(i * i >> 7);
+    for (int i = 0; i < PICTURES; i++) {
+        bytes[i] = picture;
+        n_bytes[i] = PICTURE;
+    }
+    const sg_table_column_data column = {
+        .name = "picture", .kind = SG_COLUMN_IMAGE, .bytes = bytes, .n_bytes = n_bytes};
+    in_folder(&scratch, "much.parquet", path, sizeof path);
+    if (sg_table_write(path, &column, 1, PICTURES, &status) != SG_OK) fail_msg("%s", status.text);
+    free(picture);
+    const sg_child_limits little = {.memory_bytes = 8 << 20, .cpu_s = 10},
+                          enough = {.memory_bytes = 1 << 30, .cpu_s = 10};
+    assert_int_equal(sg_child_run(path, read_much, path, &enough, &none, &n, &status), SG_OK);
+    free(none);
+    assert_int_not_equal(sg_child_run(path, read_much, path, &little, &none, &n, &status), SG_OK);
+    if (!strstr(status.text, "memory may have run out")) fail_msg("%s", status.text);
+    sg_scratch_free(&scratch);
+}
+#endif
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_what_was_written),
@@ -356,6 +402,9 @@ int main(void) {
         cmocka_unit_test(the_library_is_missing_or_another),
         cmocka_unit_test(offsets_that_lie),
         cmocka_unit_test(fixed_lists_and_halves),
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* their memory has no limit */
+        cmocka_unit_test(memory_that_runs_out_is_no_damage),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
