@@ -207,11 +207,12 @@ static sg_code fit_loader(const observed *o, sg_status *status) {
     if (limited > 0) {
         double frame_s = exp(sum / limited);
         set(o, SG_M_FRAME_S, frame_s, FRAME_LOG_SD, o->origin);
-        sg_fit_note(o->fit, "logs: the loader limits %.0f of them: a 480x640 frame takes a worker %.3g ms", limited,
-                    1e3 * frame_s);
+        sg_fit_note(o->fit, "logs: the loader limits %.0f of them: a 480x640 frame would take a worker of ours %.3g ms",
+                    limited, 1e3 * frame_s);
     } else if (bound < known) {
         set(o, SG_M_FRAME_S, bound, o->fit->machine.p[SG_M_FRAME_S].log_sd, o->origin);
-        sg_fit_note(o->fit, "logs: the loader keeps up: a 480x640 frame takes a worker at most %.3g ms", 1e3 * bound);
+        sg_fit_note(o->fit, "logs: the loader keeps up: a 480x640 frame would take a worker of ours at most %.3g ms",
+                    1e3 * bound);
     }
     return code;
 }

@@ -89,8 +89,8 @@ sg_code sg_loader_law_by_framework(const sg_machine *machine, const sg_loader_as
         frame_s =
             sg_loader_peer_frame_s(machine->p, factor, law->frame_s, ask->pixels / fmax(1, ask->frames), ask->at_once);
     parts p = {.frames_log_sd = frames_log_sd(machine, factor, law, frame_s)};
-    /* The tables' rows of an action chunk are read whole, and an image in each is decoded with it: LeRobot 0.4.4 and 0.6.1
-     * beside datasets 4.8 and 5.2, 2026-11 (bench/loader.py): 12 ms per image without a chunk, 197 ms with one of 16. */
+    /* The tables' rows of an action chunk are read whole, and an image in each is decoded with it: LeRobot 0.6.1
+     * beside datasets 4.8, 2026-11 (bench/loader.py): 12 ms per image without a chunk, 197 ms with one of 16. */
     if (image && ask->action_rows > 1) frame_s *= 1 + ask->action_rows;
     p.frames_s = ask->frames * frame_s;
     set_python(machine, ask, peer->bytes_per_value, &p);
