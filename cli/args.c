@@ -70,6 +70,7 @@ static const sg_arg table[] = {
      "of the framework's loader: torchcodec (default) or pyav"},
     {"--machine", "M", 'w', ARG_TEXT, AT(machine), 0, "machine name, data sheet (.yaml) or fitted file (.h5)"},
     {"--workers", "N[,N..]", 'p', ARG_INT_LIST, AT(workers), 0, "data loader workers per process"},
+    {"--prefetch", "N", 'L', ARG_INT, AT(prefetch), 1, "batches that each loader worker makes ahead (4)"},
     {"--layers", "L[,L..]", 'L', ARG_TEXT, AT(layers), 0,
      "of loading --dataset: synthetic, cached, cold (all; several worker counts: cached)"},
     {"--update-s", "S", 'L', ARG_REAL, AT(update_s), 0,
@@ -140,6 +141,7 @@ static const sg_arg table[] = {
     {"--help", NULL, 'j', ARG_FLAG, AT(help), 0, "this text"},
     {"--version", NULL, 'j', ARG_FLAG, AT(version), 0, "the program's version"},
 };
+enum { PREFETCH_MAX = 1024 /* as sg_loader_open */ };
 enum { TABLE_SIZE = sizeof table / sizeof table[0] };
 
 static const sg_command *command_named(const char *name) {
@@ -293,7 +295,7 @@ static void set_defaults(sg_args *args) {
     memset(args, 0, sizeof *args);
     args->cameras = args->image_height = args->image_width = args->state_dim = args->action_dim = -1;
     args->chunk_size = args->accumulation = args->envs = args->steps_per_env = args->mini_batches = -1;
-    args->ppo_epochs = args->iterations = args->threads = args->seed = args->min_iterations = -1;
+    args->ppo_epochs = args->iterations = args->prefetch = args->threads = args->seed = args->min_iterations = -1;
     args->frames = args->steps = args->save_every = args->folds = args->calibrate = args->gpus_per_node = -1;
     args->episodes = args->frames_per_episode = args->gop = -1;
     args->fps = args->env_step_us = args->time_budget_s = args->interval = args->host_speed = args->epochs =
@@ -408,6 +410,9 @@ sg_code sg_args_parse(int argc, char **argv, sg_args *args, sg_status *status) {
     if (args->loader_only && args->update_s > 0)
         return sg_fail(status, SG_BAD_INPUT, "--loader-only is --update-s 0: leave out one of them");
     if (args->loader_only) args->update_s = 0;
+    if (args->prefetch > PREFETCH_MAX)
+        return sg_fail(status, SG_BAD_INPUT, "--prefetch %lld: 1 to %d are expected", (long long)args->prefetch,
+                       PREFETCH_MAX);
     if (args->gpus_per_node > 1 << 20)
         return sg_fail(status, SG_BAD_INPUT, "--gpus-per-node %lld: at most 1048576 are expected",
                        (long long)args->gpus_per_node);

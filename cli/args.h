@@ -47,7 +47,7 @@ typedef struct sg_args {
     double update_s; /* < 0: not given */
     double vcpus;
     const char *video_backend;
-    int64_t threads, seed;
+    int64_t prefetch, threads, seed;
     double time_budget_s, interval, host_speed;
     int64_t min_iterations;
     sg_int_list sizes; /* bench */

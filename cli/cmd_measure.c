@@ -86,15 +86,11 @@ typedef struct variant {
     int workers, layer;
 } variant;
 
-/* LeRobot's prefetch_factor (lerobot configs, 2026), for layers that stand side by side. */
-static const int PREFETCH = 4;
-
 static sg_measure_options options_of(session *s, variant v) {
     sg_measure_options options =
         sg_measuring_options(s->args, &s->choice, s->stop, s->world.rank == 0 ? &s->progress : NULL);
     options.device_index = s->choice.device_class == SG_DEVICE_CLASS_CUDA ? s->world.local_rank : 0;
     options.workers = v.workers;
-    if (s->data.catalogue) options.prefetch = PREFETCH;
     if (v.layer != SG_LAYER_SYNTHETIC) {
         options.catalogue = s->data.catalogue;
         options.layer = sg_layer_name(v.layer);

@@ -8,14 +8,15 @@
 #include <string.h>
 
 static json_t *json_offer(const sg_offer_answer *o) {
-    return json_pack("{s:s, s:s, s:i, s:s, s:s, s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:s, s:s, s:s, s:s, s:s, s:s, s:s}",
-                     "provider", o->provider, "name", o->name, "gpus", o->gpus, "gpu", o->gpu, "machine", o->machine,
-                     "batch", (json_int_t)o->batch, "steps", (json_int_t)o->steps, "fits", (int)o->fits, "step_s",
-                     sg_json_figure(&o->step_s), "wall_clock_s", sg_json_figure(&o->wall_clock_s), "cost_usd",
-                     sg_json_figure(&o->cost_usd), "device_bytes", sg_json_figure(&o->peak_bytes), "limited_by",
-                     o->limited_by, "evidence", sg_evidence_name(o->evidence), "device_evidence",
-                     sg_evidence_name(o->device_evidence), "host_evidence", sg_evidence_name(o->host_evidence),
-                     "price_date", o->price_date, "excluded", o->excluded, "command", o->command);
+    return json_pack(
+        "{s:s, s:s, s:i, s:i, s:s, s:s, s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:s, s:s, s:s, s:s, s:s, s:s, s:s}",
+        "provider", o->provider, "name", o->name, "gpus", o->gpus, "workers", o->workers, "gpu", o->gpu, "machine",
+        o->machine, "batch", (json_int_t)o->batch, "steps", (json_int_t)o->steps, "fits", (int)o->fits, "step_s",
+        sg_json_figure(&o->step_s), "wall_clock_s", sg_json_figure(&o->wall_clock_s), "cost_usd",
+        sg_json_figure(&o->cost_usd), "device_bytes", sg_json_figure(&o->peak_bytes), "limited_by", o->limited_by,
+        "evidence", sg_evidence_name(o->evidence), "device_evidence", sg_evidence_name(o->device_evidence),
+        "host_evidence", sg_evidence_name(o->host_evidence), "price_date", o->price_date, "excluded", o->excluded,
+        "command", o->command);
 }
 
 json_t *sg_json_plan(const sg_plan_answer *plan) {
@@ -119,7 +120,8 @@ sg_plan_request sg_plan_request_of(const sg_args *args, const sg_request *reques
         .budget_usd = args->budget_usd > 0 ? args->budget_usd : 0,
         .deadline_s = args->deadline_h > 0 ? args->deadline_h * 3600 : 0,
         .interval = args->interval > 0 ? args->interval : 0.9,
-        .workers = args->workers.n ? (int)args->workers.value[0] : 4,
+        .workers = args->workers.n ? (int)args->workers.value[0] : 4, /* LeRobot's num_workers */
+        .choose_workers = args->workers.n == 0,
         .offers_path = args->offers,
         .config_dir = NULL,
         .here = here,

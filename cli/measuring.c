@@ -19,7 +19,7 @@ sg_measure_options sg_measuring_options(const sg_args *args, const sg_device_cho
         .library_dir = args->cuda_libs,
         .threads = args->threads > 0 ? (int)args->threads : 0,
         .workers = args->workers.n ? (int)args->workers.value[0] : 1,
-        .prefetch = 2,
+        .prefetch = args->prefetch > 0 ? (int)args->prefetch : SG_PREFETCH,
         .pause = args->update_s >= 0,
         .update_s = args->update_s,
         .min_iterations = args->min_iterations > 0 ? args->min_iterations : 5,

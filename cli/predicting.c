@@ -82,6 +82,7 @@ sg_predict_options sg_predict_options_of(const sg_args *args, const sg_request *
         .language_known = sets(request, "language_tokens"),
         .layer = args->layers,
         .video_backend = args->video_backend,
+        .prefetch = args->prefetch > 0 ? (int)args->prefetch : 0,
         .processors = args->vcpus > 0 ? args->vcpus : 0,
         .paused = args->update_s >= 0,
         .pause_s = args->update_s >= 0 ? args->update_s : 0,

@@ -33,6 +33,7 @@ json_t *sg_json_loader(const sg_point *p) {
                   {"frames", r->frames},
                   {"frames_decoded", r->frames_decoded},
                   {"bytes_read", r->bytes_read},
+                  {"epochs", r->epochs},
                   {"worker_bytes", r->worker_bytes},
                   {"processors", r->processors}};
     const struct {

@@ -203,6 +203,7 @@ static sg_code fit_points(sg_fit *fit, const sg_run *run, const sg_point *const 
     (void)snprintf(fit->machine.fitted_from, sizeof fit->machine.fitted_from, "%s", origin);
     sg_code code = fit_machine(fit, run, points, n, origin, status);
     if (code == SG_OK) code = sg_fit_loaders(all, n_all, origin, fit, status);
+    if (code == SG_OK) code = sg_fit_decodes(run, origin, fit, status);
     if (code == SG_OK && options->probe_file) code = sg_fit_probe(options->probe_file, fit, status);
     if (code == SG_OK) code = sg_fit_laws(fit, points, n, status);
     if (code == SG_OK) code = sg_fit_observed(options->observed, options->n_observed, fit, status);

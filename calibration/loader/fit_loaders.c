@@ -50,6 +50,7 @@ static sg_loader_row row_of(const sg_point *p) {
                  .batch_bytes = 3 * pixels * (double)p->config.batch * (double)p->config.cameras * (double)frames,
                  .workers = (int)p->config.workers,
                  .prefetch = (int)r->prefetch,
+                 .epoch = r->epochs > 0 ? r->batches / r->epochs : 0,
                  .processors = fmax(1, processors / ranks),
                  .step_on_processors = on_processors(p)},
         .disturbed = p->disturbed,
@@ -69,7 +70,7 @@ static bool usable(const sg_point *p) {
     const sg_loader_record *r = &p->loader;
     return p->config.dataset[0] && r->batches > 0 && p->config.batch > 0 && p->config.cameras > 0 &&
            p->config.workers >= 0 && p->config.workers <= SG_LOADER_WORKERS_MAX && r->prefetch >= 0 &&
-           r->prefetch <= 64 && p->q[SG_Q_STEP].mean > 0;
+           r->prefetch <= 1024 && p->q[SG_Q_STEP].mean > 0;
 }
 
 static bool same_data(const sg_point *a, const sg_point *b) {
@@ -234,6 +235,81 @@ sg_code sg_fit_loaders(const sg_point *const *points, size_t n, const char *orig
     free(group);
     free(done);
     return code ? code : set_machine(fit, origin, status);
+}
+
+/* ---- what was timed of decoding alone ------------------------------------------------------------------------------ */
+
+/* A disturbed row may be this far off, log sd. */
+static const double DECODE_LOG_SD = 0.03, DISTURBED_LOG_SD = 0.2;
+
+static bool is_decode(const sg_micro *m) {
+    return strcmp(m->config.bench, "decode") == 0 && strcmp(m->config.access, "shuffled") == 0 && m->s.median > 0 &&
+           isfinite(m->s.median) && m->config.m > 0 && m->config.n > 0;
+}
+
+static sg_loader_law law_of_decode(const sg_micro *m) {
+    sg_loader_law law = sg_loader_law_prior();
+    sg_loader_decode_text(m->config.what, m->config.m, m->config.n, m->config.k, law.dataset);
+    (void)snprintf(law.layer, sizeof law.layer, "cached");
+    law.frame_s = m->s.median;
+    law.points = (double)m->iterations;
+    law.cameras = 1;
+    double spread = m->s.high > m->s.low ? (m->s.high - m->s.low) / m->s.median / 4 : 0;
+    law.work_log_sd = hypot(spread, m->disturbed ? DISTURBED_LOG_SD : DECODE_LOG_SD);
+    law.residual_log_sd = law.work_log_sd;
+    law.evidence = SG_EVIDENCE_MEASURED;
+    return law;
+}
+
+/* The row that the machine's frame_s is surest from. */
+static sg_code set_machine_of_decodes(const sg_loader_law *laws, size_t n, const char *origin, sg_machine *m,
+                                      sg_status *status) {
+    sg_codec_table table;
+    const sg_loader_law *best = NULL;
+    double best_doubt = INFINITY, best_relative = 1;
+    sg_code code = sg_codec_table_load(NULL, &table, status);
+    for (size_t i = 0; i < n && !code; i++) {
+        sg_dataset_text text;
+        if (!sg_dataset_text_read(laws[i].dataset, &text)) continue;
+        sg_codec_cost codec = sg_codec_cost_of(&table, text.codec);
+        double doubt = hypot(hypot(laws[i].work_log_sd, codec.log_sd), CONTENT_LOG_SD);
+        if (doubt >= best_doubt) continue;
+        best = &laws[i];
+        best_doubt = doubt;
+        best_relative = sg_codec_frame_cost(&codec, text.height, text.width, text.gop, 1);
+    }
+    if (!code && best) set_parameter(m, SG_M_FRAME_S, best->frame_s / best_relative, best_doubt, origin);
+    return code;
+}
+
+/* Processes as many as there are processors, beside one alone: mean over rows. */
+static void set_contention_of_decodes(const sg_run *run, const char *origin, sg_machine *m) {
+    double sum = 0, squares = 0, n = 0;
+    for (size_t i = 0; i < run->n_micros; i++) {
+        const sg_micro *d = &run->micros[i];
+        if (!is_decode(d) || d->config.ranks < 2 || !(d->alone_s > 0) || !isfinite(d->alone_s)) continue;
+        double sigma = fmax(1e-3, (d->s.median / d->alone_s - 1) / (double)(d->config.ranks - 1));
+        sum += log(sigma);
+        squares += log(sigma) * log(sigma);
+        n++;
+    }
+    if (n < 1) return;
+    double mean = sum / n, sd = sqrt(fmax(0, squares / n - mean * mean));
+    set_parameter(m, SG_M_LOADER_SIGMA, exp(mean), fmax(sd, 0.5), origin);
+}
+
+sg_code sg_fit_decodes(const sg_run *run, const char *origin, sg_fit *fit, sg_status *status) {
+    size_t before = fit->n_loaders;
+    sg_code code = SG_OK;
+    for (size_t i = 0; i < run->n_micros && !code; i++) {
+        const sg_micro *m = &run->micros[i];
+        if (!is_decode(m) || m->config.ranks > 1) continue;
+        sg_loader_law law = law_of_decode(m);
+        code = add(fit, &law, status);
+    }
+    if (code || before || fit->n_loaders == before) return code;
+    set_contention_of_decodes(run, origin, &fit->machine);
+    return set_machine_of_decodes(fit->loaders, fit->n_loaders, origin, &fit->machine, status);
 }
 
 /* ---- what workers did to a step ------------------------------------------------------------------------------------ */

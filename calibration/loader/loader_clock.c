@@ -8,6 +8,9 @@
 /* Fewest steps that a mean is taken of, and steps per worker: bursts come once per round of the workers. */
 enum { LEAST_STEPS = 48, ROUNDS = 8, WARM_ROUNDS = 2 };
 
+/* Ends of longer epochs move no mean. */
+enum { LONGEST_EPOCH = 4096 };
+
 enum { WAIT_ROUNDS = 12 };
 
 /* Steps that one course may take: 1024 workers with 4 batches each need 14,000. */
@@ -268,6 +271,9 @@ static sg_code run(const sg_loader_course *c, sg_loader_waits *waits, double *el
     if (c->batch_wait_s > 0) k.wait_ratio = c->batch_wait_s / c->batch_cpu_s;
     int64_t least = ROUNDS * (int64_t)c->workers;
     k.steps = c->steps ? c->steps : least > LEAST_STEPS ? least : LEAST_STEPS;
+    /* whole epochs, so that the mean has its share of their ends */
+    if (!c->steps && c->epoch > 0 && c->epoch <= LONGEST_EPOCH)
+        k.steps = (k.steps + c->epoch - 1) / c->epoch * c->epoch;
     k.warm = elapsed ? 0 : (int64_t)(k.prefetch + WARM_ROUNDS) * c->workers;
     k.wait = calloc((size_t)(k.warm + k.steps), sizeof *k.wait);
     k.worker = calloc((size_t)c->workers + 1, sizeof *k.worker);

@@ -144,7 +144,7 @@ static double waited(const sg_loader_row *r) {
 }
 
 /* Taking a ready batch: a + bytes / b through the points whose loader kept up. */
-static void read_handover(const fitting *f, sg_loader_law *law) {
+static bool read_handover(const fitting *f, sg_loader_law *law) {
     double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0;
     for (size_t i = 0; i < f->n; i++) {
         const sg_loader_row *r = &f->rows[i];
@@ -156,16 +156,32 @@ static void read_handover(const fitting *f, sg_loader_law *law) {
         sxx += weight * r->load.batch_bytes * r->load.batch_bytes;
         sxy += weight * r->load.batch_bytes * r->wait_p50_s;
     }
-    if (!(n > 0)) return;
+    if (!(n > 0)) return false;
     double spread = n * sxx - sx * sx, per_byte = spread > 1e-6 * n * sxx ? (n * sxy - sx * sy) / spread : -1;
     double start = (sy - per_byte * sx) / n;
     if (per_byte > 0 && start > 0) {
         law->handover_s = start;
         law->handover_bandwidth = 1 / per_byte;
-        return;
+        return true;
     }
     /* one size, or sizes that tell no line: the prior's proportions */
     double prior_sum = n * law->handover_s + sx / law->handover_bandwidth, scale = sy / prior_sum;
+    law->handover_s *= scale;
+    law->handover_bandwidth /= scale;
+    return true;
+}
+
+/* Where no loader kept up, what is left of a step in line beside the worker's own time for its batch is the most that taking it can
+ * have cost: on a CPU, where nothing is pinned and copied, less than the prior. */
+static void bound_handover(const fitting *f, sg_loader_law *law) {
+    static const double LEFT_SD = 0.02; /* of the step: the difference of three means */
+    double scale = 1;
+    for (size_t i = 0; i < f->n; i++) {
+        const sg_loader_row *r = &f->rows[i];
+        if (r->load.workers > 0 || !(r->batch_s > 0) || !(r->period_s > 0)) continue;
+        double left_s = fmax(0, r->period_s - r->step_s - r->batch_s) + LEFT_SD * r->period_s;
+        scale = fmin(scale, left_s / (law->handover_s + r->load.batch_bytes / law->handover_bandwidth));
+    }
     law->handover_s *= scale;
     law->handover_bandwidth /= scale;
 }
@@ -325,7 +341,7 @@ sg_code sg_loader_fit(const sg_loader_row *rows, size_t n, sg_loader_law *law, d
     if (code) return code;
     memcpy(f.law.dataset, law->dataset, sizeof law->dataset);
     memcpy(f.law.layer, law->layer, sizeof law->layer);
-    read_handover(&f, &f.law);
+    if (!read_handover(&f, &f.law)) bound_handover(&f, &f.law);
     start(&f);
     code = solve(&f, x, covariance, &cost, status);
     if (!code) code = spread_of(&f, x, rows, n, &sum, &counted, status);

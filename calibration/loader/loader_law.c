@@ -1,5 +1,8 @@
 #include "calibration/loader/loader_law.h"
 
+#include "calibration/loader/dataset_text.h"
+
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -62,8 +65,12 @@ sg_loader_law sg_loader_law_of_machine(const sg_machine *machine, double relativ
 
 sg_loader_course sg_loader_course_of(const sg_loader_law *law, const sg_loader_load *load) {
     double frames = (double)load->cameras * (double)load->frames_per_camera;
+    /* in line on a CPU nothing is copied, and no worker has to leave the processor first: the batch's time is all */
+    bool at_once = load->workers == 0 && load->step_on_processors;
+    double handover_s = at_once ? 0 : law->handover_s + load->batch_bytes / law->handover_bandwidth;
     return (sg_loader_course){.workers = load->workers,
                               .prefetch = load->prefetch,
+                              .epoch = load->epoch,
                               .processors = load->processors,
                               .batch_cpu_s = (double)load->batch * (law->sample_s + frames * law->frame_s),
                               .batch_wait_s = (double)load->batch * law->wait_s,
@@ -74,7 +81,7 @@ sg_loader_course sg_loader_course_of(const sg_loader_law *law, const sg_loader_l
                               .step_threads = load->step_threads,
                               .step_weight = law->step_weight,
                               .step_on_processors = load->step_on_processors,
-                              .handover_s = law->handover_s + load->batch_bytes / law->handover_bandwidth};
+                              .handover_s = handover_s};
 }
 
 /* Workers that wait for a disk leave the processors to the others: how many run is found by going round until it settles. */
@@ -105,6 +112,28 @@ int sg_loader_processors_for(const sg_loader_course *course, double rate) {
         if (left > 0 && sg_loader_rate(course, n, left) >= rate) return n;
     }
     return 0;
+}
+
+void sg_loader_decode_text(const char *codec, int64_t height, int64_t width, int64_t gop, char text[160]) {
+    (void)snprintf(text, 160, "decode;%.23s;%" PRId64 "x%" PRId64 ";gop=%" PRId64, codec, height, width, gop);
+}
+
+const sg_loader_law *sg_loader_law_of_codec(const sg_loader_law *laws, size_t n, const char *codec, int64_t height,
+                                            int64_t width, int64_t gop) {
+    static const double OF_GOP = 0.1; /* sizes first: frames of a group cost about the same each */
+    const sg_loader_law *found = NULL;
+    double nearest = INFINITY, pixels = (double)height * (double)width, group = gop > 0 ? (double)gop : 2;
+    for (size_t i = 0; i < n; i++) {
+        sg_dataset_text text;
+        if (strncmp(laws[i].dataset, "decode;", 7) != 0 || !sg_dataset_text_read(laws[i].dataset, &text)) continue;
+        if (strcmp(text.codec, codec[0] ? codec : "av1") != 0) continue;
+        double far = fabs(log((double)text.height * (double)text.width / pixels)) +
+                     OF_GOP * fabs(log((text.gop > 0 ? (double)text.gop : 2) / group));
+        if (far >= nearest) continue;
+        nearest = far;
+        found = &laws[i];
+    }
+    return found;
 }
 
 /* The same but for "name=". */

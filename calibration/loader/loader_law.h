@@ -53,6 +53,7 @@ typedef struct sg_loader_load {
     double batch_bytes;                        /* that travel, as uint8 */
     int workers, prefetch;                     /* of one process */
     double processors;                         /* that this process and its workers have */
+    int64_t epoch;                             /* batches of an epoch, after which the queue runs dry; 0: no end */
     double step_s, step_threads;               /* preprocessing and update, when no worker runs */
     bool step_on_processors;
 } sg_loader_load;
@@ -66,6 +67,13 @@ double sg_loader_rate(const sg_loader_course *course, int workers, double proces
  * that make `rate` batches per second; 0: no number does. */
 int sg_loader_workers_for(const sg_loader_course *course, double rate);
 int sg_loader_processors_for(const sg_loader_course *course, double rate);
+
+/* "decode;CODEC;HxW;gop=N": a law of decoding alone, of which frame_s and work_log_sd count. */
+void sg_loader_decode_text(const char *codec, int64_t height, int64_t width, int64_t gop, char text[160]);
+/* Of the laws of decoding alone the one with this codec whose frames are nearest in pixels, then in the distance of their key
+ * frames (0: 2); NULL: there is none. */
+const sg_loader_law *sg_loader_law_of_codec(const sg_loader_law *laws, size_t n, const char *codec, int64_t height,
+                                            int64_t width, int64_t gop);
 
 /* The law of this data set among n, or of one that differs in its name alone (*other), or NULL. layer NULL: "cached" before any
  * other. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "calibration/loader/loader_clock.h"
 #include "calibration/plan/offers.h"
 #include "calibration/plan/plan_text.h"
 #include "models/training.h"
@@ -143,6 +144,15 @@ static void SG_PRINTF(2, 3) exclude(sg_offer_answer *a, const char *format, ...)
     va_end(args);
 }
 
+/* More than the default where they are needed, fewer where there are fewer processors: a worker beyond them only takes memory. */
+static int workers_for(const sg_plan_request *r, const sg_loader_outlook *loader) {
+    int most = (int)fmax(1, fmin(loader->processors, SG_LOADER_WORKERS_MAX));
+    if (!r->choose_workers || !loader->modelled || !(loader->processors > 0)) return r->workers;
+    int needed = loader->workers_needed > 0 ? loader->workers_needed : most;
+    if (needed < r->workers) needed = r->workers;
+    return needed < most ? needed : most;
+}
+
 /* Steps, memory and times of one machine; what is asked of all offers. */
 static sg_code answer_machine(const planner *p, const sg_machine *machine, int64_t batch, int ranks, bool rented,
                               sg_offer_answer *a, sg_status *status) {
@@ -156,6 +166,12 @@ static sg_code answer_machine(const planner *p, const sg_machine *machine, int64
     sg_prediction prediction;
     sg_code code = sg_predictor_run(p->predictor, machine, &options, &prediction, status);
     if (code) return code;
+    a->workers = workers_for(p->request, &prediction.loader);
+    if (a->workers != options.workers) {
+        options.workers = a->workers;
+        code = sg_predictor_run(p->predictor, machine, &options, &prediction, status);
+        if (code) return code;
+    }
     a->batch = prediction.batch;
     a->steps = steps_of(p, p->training->envs > 0 ? samples_per_step(p->training) : (double)a->batch, ranks);
     a->step_s = p->training->envs > 0 ? prediction.iteration_s : prediction.step_s;

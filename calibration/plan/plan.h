@@ -17,7 +17,8 @@ typedef struct sg_plan_request {
     int64_t save_every;            /* checkpoints each so many steps; 0 = none but the last */
     double budget_usd, deadline_s; /* 0 = none */
     double interval;               /* probability of the intervals; 0 = 0.9 */
-    int workers;
+    int workers;                   /* of each process */
+    bool choose_workers; /* each offer: as many of them as keep up, at most its vCPUs; workers where these do */
     const char *offers_path, *config_dir;
     const sg_machine *here;           /* fitted machine of this host, or NULL */
     const struct sg_fit *here_fit;    /* its laws (sg_predict_options.fit), or NULL */
@@ -28,7 +29,7 @@ typedef struct sg_plan_request {
  * see the same number of samples in fewer steps, and so do larger batches: `steps` of a request are those of the first. */
 typedef struct sg_offer_answer {
     char provider[48], name[48], gpu[64], machine[64], price_date[16];
-    int gpus;
+    int gpus, workers; /* of each process */
     int64_t batch, steps;
     bool fits;
     bool best;  /* of the batches of its offer */

@@ -117,7 +117,7 @@ static void train_arguments(text *t, const sg_plan_request *r, const sg_training
     if (is_pi(training->policy) && r->policy.precision && strcmp(r->policy.precision, "bf16") == 0)
         append(t, " --policy.dtype=bfloat16");
     append(t, " --dataset.repo_id=USER/%s --batch_size=%lld --steps=%lld --num_workers=%d",
-           dataset_name(r, name, sizeof name), (long long)a->batch, (long long)a->steps, r->workers);
+           dataset_name(r, name, sizeof name), (long long)a->batch, (long long)a->steps, a->workers);
     if (training->accumulation > 1)
         append(t, " --accelerator.gradient_accumulation.steps=%lld", (long long)training->accumulation);
     if (r->save_every > 0) append(t, " --save_freq=%lld", (long long)r->save_every);
@@ -203,6 +203,9 @@ void sg_plan_recommend(const sg_plan_request *request, sg_plan_answer *answer) {
         append(&t, "%s.", a->loader_text);
     else
         append(&t, "limited by %s.", a->limited_by);
+    if (a->workers != request->workers)
+        append(&t, " %d loader worker%s for each GPU, not the default %d%s.", a->workers, a->workers == 1 ? "" : "s",
+               request->workers, a->workers < request->workers ? ": there are no more vCPUs" : "");
     if (quick && quick != a) {
         char time[32];
         sg_plan_duration(quick->wall_clock_s.value, time, sizeof time);

@@ -13,6 +13,7 @@ typedef struct sg_predict_options {
     double interval;    /* 0 = 0.9 */
     int ranks, workers; /* data-parallel processes (0 = 1); loader workers per process */
     int64_t batch;      /* > 0: in place of the request's */
+    int prefetch;       /* batches per loader worker; 0 = 4 */
     bool batches_ready; /* the loader keeps up, whatever it has to do: dataloading_s is handing over alone */
     bool cameras_known, host_known, language_known; /* false: widened by the unknown-inputs part */
     const char *config_dir;                         /* NULL: searched (calibration/config/config_dir.h) */

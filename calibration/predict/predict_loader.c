@@ -13,6 +13,8 @@
  * calibration/loader/fit_loaders.c). A batch handed over on a host that nobody measured: 3-4 ms for 15-29 MB, 11-15 ms for
  * 88 MB in published logs. */
 static const double OTHER_DATA_LOG_SD = 0.15, HANDOVER_LOG_SD = 0.5;
+/* Rows and collation of a data set that nobody loaded here, as calibration/loader/loader_law.c. */
+static const double SAMPLE_LOG_SD = 0.8;
 
 /* A loader that can make this many times what the step takes has its batches ready, whatever differs from one to the next. */
 static const double PLENTY = 1.5;
@@ -29,7 +31,8 @@ typedef struct outlook {
     bool measured, other;
     bool peers; /* the framework's own loader, by its factors */
     sg_loader_peer peer;
-    double decoded_cost; /* of a frame that is not decoded / of this one; 0: it is not */
+    const sg_loader_law *decode; /* frame_s is that of decoding alone, timed here; else NULL */
+    double decoded_cost;         /* of a frame that is not decoded / of this one; 0: it is not */
 } outlook;
 
 static bool on_cpu(const sg_predict_work *w) {
@@ -43,6 +46,26 @@ static sg_dataset_text data_of(const sg_predict_work *w) {
     if (!text.height) text.height = w->training->image_height;
     if (!text.width) text.width = w->training->image_width;
     return text;
+}
+
+/* Nothing of the data set was measured here, but its codec's decoding was: what a frame costs does not come by way of another
+ * codec. What lies between sizes and key frames are the codec's factors, with a third of the distance as doubt. */
+static void take_decode(const sg_predict_work *w, const sg_dataset_text *text, const sg_codec_cost *codec, double cost,
+                        outlook *o) {
+    static const double OF_DISTANCE = 0.3;
+    const sg_fit *fit = w->options->fit;
+    const sg_loader_law *decode =
+        fit ? sg_loader_law_of_codec(fit->loaders, fit->n_loaders, text->codec, text->height, text->width, text->gop)
+            : NULL;
+    sg_dataset_text timed;
+    if (!decode || !sg_dataset_text_read(decode->dataset, &timed)) return;
+    double timed_cost = sg_codec_frame_cost(codec, timed.height, timed.width, timed.gop, 1);
+    double doubt = hypot(hypot(decode->work_log_sd, OTHER_DATA_LOG_SD), OF_DISTANCE * log(cost / timed_cost));
+    o->law.frame_s = decode->frame_s * cost / timed_cost;
+    double share = o->law.frame_s / (o->law.frame_s + o->law.sample_s);
+    o->law.work_log_sd = hypot(share * doubt, (1 - share) * SAMPLE_LOG_SD);
+    o->law.evidence = SG_EVIDENCE_CALIBRATED;
+    o->decode = decode;
 }
 
 /* Rows of the chunk of actions that a sample asks for. */
@@ -86,6 +109,7 @@ static void find_law(const sg_predict_work *w, outlook *o) {
     o->measured = found != NULL;
     if (!found) {
         o->law = sg_loader_law_of_machine(&w->machine, cost, codec.log_sd);
+        take_decode(w, &text, &codec, cost, o);
         /* a CPU's step takes its batch where the worker left it: nothing is pinned and copied */
         if (on_cpu(w) && !isfinite(w->machine.p[SG_M_HANDOVER_S].value)) o->law.handover_s = 0;
         return;
@@ -122,6 +146,7 @@ static void set_course(const sg_predict_work *w, const sg_figure *compute, outlo
     sg_loader_load load = {.batch = t->batch,
                            .cameras = t->cameras,
                            .frames_per_camera = t->frames_per_sample,
+                           .prefetch = w->options->prefetch,
                            .step_threads = threads_of(w, o),
                            .step_s = compute->value,
                            .step_on_processors = on_cpu(w) && !w->options->paused};
@@ -233,6 +258,8 @@ static void set_source(const sg_predict_work *w, const outlook *o, sg_loader_out
     if (o->measured)
         (void)snprintf(out->source, sizeof out->source, "measured here: %.130s%s%s%s", o->law.dataset,
                        o->law.layer[0] ? ", " : "", o->law.layer, peer);
+    else if (o->decode)
+        (void)snprintf(out->source, sizeof out->source, "bench decode here: %.80s%s", o->decode->dataset, peer);
     else
         (void)snprintf(out->source, sizeof out->source, "frame_s of %.60s: %.80s%s", w->machine.name,
                        w->machine.p[SG_M_FRAME_S].source, peer);

@@ -49,9 +49,6 @@ struct sg_loader {
     sg_real_loader *real; /* real batches: it does everything */
 };
 
-/* LeRobot's prefetch_factor (lerobot configs, 2026). */
-static const int PREFETCH = 4;
-
 /* ---- simulated --------------------------------------------------------------------------------------------------- */
 
 static double batch_s(const sg_loader *l) {
@@ -194,7 +191,7 @@ sg_code sg_loader_open(const sg_loader_options *options, sg_loader **loader, sg_
     sg_loader *l = calloc(1, sizeof *l);
     if (!l) return sg_fail_memory(status, sizeof *l, "a loader");
     l->options = *options;
-    if (!l->options.prefetch) l->options.prefetch = PREFETCH;
+    if (!l->options.prefetch) l->options.prefetch = SG_PREFETCH;
     if (!l->options.ranks) l->options.ranks = 1;
     l->window = (int64_t)l->options.workers * l->options.prefetch;
     code = options->source      ? sg_real_loader_open(&l->options, &l->real, status)

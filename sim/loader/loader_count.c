@@ -44,5 +44,6 @@ void sg_loader_count_tell(const sg_loader_count *c, sg_loader_record *r) {
         r->batch_cpu_s = c->batch_cpu_s / n;
     }
     if (n > 1) r->batch_log_sd = sqrt(fmax(0, c->log_s_squared - c->log_s * c->log_s / n) / (n - 1));
+    r->epochs = c->epochs;
     if (c->epochs > 0) r->epoch_s = c->epoch_wait_s / (double)c->epochs;
 }

@@ -3,7 +3,7 @@
  * As PyTorch's loader with persistent workers: batch i of an epoch is made by worker i mod workers, prefetch x workers are under
  * way or ready beside the one in the caller's hands, and an epoch's first batches are asked for when the caller wants the first
  * of them: the queue runs empty at every boundary. On a device with pinned memory a thread copies each batch there as soon as
- * it is made, as pin_memory's thread does. */
+ * it is made, as pin_memory's thread does. Each worker has places for the batches that it may be ahead, and for one that the caller holds. */
 #include "sim/loader/loader_real.h"
 
 #include <math.h>
@@ -18,7 +18,8 @@
 struct sg_real_loader {
     sg_loader_options options;
     sg_workers *workers;
-    int64_t window, places, epoch_batches;
+    int64_t window, epoch_batches;
+    int64_t ring, places; /* batches that the memory of one worker holds, and of all */
     int64_t taken, asked; /* batches, counted over all epochs */
     double opened_s, first_batch_s;
     sg_loader_count count;
@@ -42,11 +43,19 @@ static sg_code check(const sg_loader_options *o, sg_status *status) {
     return SG_OK;
 }
 
+/* A worker writes to its own places alone, in turn: it has touched all of them soon. */
+static int64_t place_of(const sg_real_loader *l, int64_t batch) {
+    int64_t workers = l->options.workers > 0 ? l->options.workers : 1;
+    int64_t epoch = batch / l->epoch_batches, index = batch % l->epoch_batches, worker = index % workers;
+    int64_t of_epoch = (l->epoch_batches - worker + workers - 1) / workers;
+    return worker * l->ring + (epoch * of_epoch + index / workers) % l->ring;
+}
+
 static void ask_more(sg_real_loader *l) {
     int64_t end = (l->taken / l->epoch_batches + 1) * l->epoch_batches;
     if (l->taken + l->window < end) end = l->taken + l->window;
     for (; l->asked < end; l->asked++)
-        sg_workers_ask(l->workers, l->asked / l->epoch_batches, l->asked % l->epoch_batches, l->asked % l->places);
+        sg_workers_ask(l->workers, l->asked / l->epoch_batches, l->asked % l->epoch_batches, place_of(l, l->asked));
 }
 
 sg_code sg_real_loader_open(const sg_loader_options *options, sg_real_loader **loader, sg_status *status) {
@@ -58,7 +67,8 @@ sg_code sg_real_loader_open(const sg_loader_options *options, sg_real_loader **l
     l->opened_s = sg_clock_s();
     bool in_line = options->workers == 0;
     l->window = in_line ? 1 : (int64_t)options->workers * options->prefetch;
-    l->places = l->window + 1;
+    l->ring = (in_line ? 1 : options->prefetch) + 1;
+    l->places = l->ring * (in_line ? 1 : options->workers);
     const sg_workers_options workers = {
         .training = options->training,
         .source = options->source,
@@ -135,7 +145,7 @@ static void *copy_batches(void *user) {
     sg_status status = {0};
     sg_code code = SG_OK;
     for (int64_t batch = 0; !code && wait_until_asked(l, batch); batch++) {
-        int64_t place = batch % l->places;
+        int64_t place = place_of(l, batch);
         sg_made_batch made;
         code = sg_workers_receive(l->workers, batch % l->epoch_batches, is_stopped, l, &made, &status);
         void *const *from = sg_workers_place(l->workers, place);
@@ -194,7 +204,7 @@ static sg_code wait_for_copy(sg_real_loader *l, sg_made_batch *made, sg_status *
     while (l->copied <= l->taken && !l->failure.code) (void)pthread_cond_wait(&l->changed, &l->mutex);
     sg_code code = l->copied > l->taken ? SG_OK : l->failure.code;
     if (code) *status = l->failure;
-    *made = l->made[l->taken % l->places];
+    *made = l->made[place_of(l, l->taken)];
     (void)pthread_mutex_unlock(&l->mutex);
     return code;
 }
@@ -221,7 +231,7 @@ static void account(sg_real_loader *l, const sg_made_batch *made, double wait_s)
 sg_code sg_real_loader_next(sg_real_loader *l, void *const **data, sg_status *status) {
     double start = sg_clock_s();
     sg_made_batch made;
-    int64_t place = l->taken % l->places;
+    int64_t place = place_of(l, l->taken);
     ask(l);
     sg_code code = l->has_thread
                        ? wait_for_copy(l, &made, status)

@@ -27,6 +27,8 @@ typedef struct sg_worker_board {
 typedef struct sg_worker_task {
     const sg_workers_options *options;
     void *const *const *places; /* [place][input] */
+    void *own;                  /* its places: one piece of the shared memory, page by page */
+    size_t own_bytes;
     sg_worker_board *board;
     int socket;
 } sg_worker_task;

@@ -72,7 +72,9 @@ static sg_code lay_out(sg_workers *w, sg_status *status) {
             "%" PRId64 " batches of %.1f MiB under way need %.1f GiB of memory, %.1f GiB are free: take fewer "
             "loader workers or a smaller batch",
             w->options.places, (double)w->place_bytes / 0x1p20, (double)w->bytes / 0x1p30, (double)available / 0x1p30);
-    void *memory = mmap(NULL, w->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    /* its pages are there before a worker writes them: their first touch would be in the first batches' time */
+    const int how = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_POPULATE;
+    void *memory = mmap(NULL, w->bytes, PROT_READ | PROT_WRITE, how, -1, 0);
     if (memory == MAP_FAILED) return sg_fail_memory(status, w->bytes, "the batches of a loader");
     w->shared = memory;
     return SG_OK;
@@ -102,6 +104,16 @@ void *const *sg_workers_place(const sg_workers *w, int64_t place) {
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
+/* In whole pages: the first and the last may be another worker's as well. */
+static void own_memory(const sg_workers *w, int worker, sg_worker_task *task) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE),
+           bytes = (size_t)(w->options.places / w->options.processes) * w->place_bytes;
+    size_t first = w->board_bytes + (size_t)worker * bytes, end = first + bytes;
+    first = first / page * page;
+    task->own = w->shared + first;
+    task->own_bytes = end - first;
+}
+
 static sg_code start(sg_workers *w, int worker, sg_status *status) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
@@ -109,7 +121,8 @@ static sg_code start(sg_workers *w, int worker, sg_status *status) {
     sg_worker_board *board = board_of(w, worker);
     atomic_store(&board->sample, -1);
     atomic_store(&board->read, 0);
-    const sg_worker_task task = {&w->options, (void *const *const *)w->places, board, ends[1]};
+    sg_worker_task task = {&w->options, (void *const *const *)w->places, .board = board, .socket = ends[1]};
+    own_memory(w, worker, &task);
     pid_t parent = getpid(), id = fork();
     if (id == 0) sg_worker_run(&task, parent);
     int failure = errno;

@@ -10,7 +10,7 @@ typedef struct sg_workers_options {
     const sg_training *training;
     const sg_sample_source *source;
     int processes;  /* >= 1 */
-    int64_t places; /* batches that the shared memory holds */
+    int64_t places; /* batches that the shared memory holds: as many of each process, one process after the other */
     sg_sample_order order;
     double hang_s;            /* a worker that reads nothing for so long is given up; 0 = 120 */
     volatile const int *stop; /* set by a signal handler; may be NULL */

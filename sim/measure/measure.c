@@ -74,7 +74,7 @@ static sg_code check_memory(const session *s, sg_status *status) {
     uint64_t needed = sg_training_peak_bytes(t), batch = 0, available = sg_host_available_bytes();
     for (size_t i = 0; i < t->n_inputs; i++)
         if (t->inputs[i].source != SG_INPUT_STORAGE) batch += sg_desc_span_bytes(&t->tensors[t->inputs[i].tensor].desc);
-    int prefetch = s->options->prefetch > 0 ? s->options->prefetch : 4;
+    int prefetch = s->options->prefetch > 0 ? s->options->prefetch : SG_PREFETCH;
     double total = (double)needed + (double)batch * (1 + (double)s->options->workers * prefetch);
     total *= s->ranks;
     if (!available || total <= (double)available) return SG_OK;

@@ -63,7 +63,8 @@ sg_code sg_measured_loader_settle(sg_measured_loader *m, double step_s, sg_statu
         double unused, start = sg_clock_s();
         sg_code code = sg_loader_next(m->loader, start, &data, &unused, status);
         if (code) return code;
-        if (sg_clock_s() - start > STALL_SHARE * period_s) break; /* it was waited for: the queue is empty */
+        /* it was waited for: the queue is empty; by then each worker has opened its files */
+        if (i >= workers && sg_clock_s() - start > STALL_SHARE * period_s) break;
     }
     return SG_OK;
 }

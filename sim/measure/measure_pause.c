@@ -78,8 +78,8 @@ static int64_t least_iterations(const session *s) {
 
 /* What the queue holds at first is passed through twice: a step costs little here. */
 static int64_t through_the_queue(const sg_measure_options *o) {
-    enum { LEAST = 8, PREFETCH = 4 };
-    int64_t queue = 2 * (int64_t)o->workers * (o->prefetch > 0 ? o->prefetch : PREFETCH);
+    enum { LEAST = 8 };
+    int64_t queue = 2 * (int64_t)o->workers * (o->prefetch > 0 ? o->prefetch : SG_PREFETCH);
     return queue > LEAST ? queue : LEAST;
 }
 

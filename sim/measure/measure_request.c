@@ -96,6 +96,7 @@ sg_code sg_measure_config(const sg_policy_request *r, const sg_training *t, cons
     bool on_gpu = strcmp(c->device, "cuda") == 0; /* its threads are not this program's */
     c->threads = o->threads > 0 ? o->threads : on_gpu ? 1 : sg_share_of_processors(o->ranks);
     c->workers = o->workers;
+    if (o->prefetch != SG_PREFETCH) c->prefetch = o->prefetch;
     c->envs = t->envs;
     c->steps_per_env = t->steps_per_env;
     c->cameras = t->cameras;

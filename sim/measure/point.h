@@ -33,7 +33,7 @@ typedef enum sg_quantity {
 /* "dataloading_s", "preprocessing_s", ... */
 const char *sg_quantity_name(sg_quantity q);
 
-enum { SG_NAME_BYTES = 96 };
+enum { SG_NAME_BYTES = 96, SG_PREFETCH = 4 /* LeRobot's prefetch_factor (LeRobot 0.4, 2025) */ };
 
 /* What was asked for. Hashed (FNV-1a over the canonical JSON) to the point's key. */
 typedef struct sg_point_config {
@@ -48,6 +48,7 @@ typedef struct sg_point_config {
                  "" as the framework runs it */
     char settings[2048]; /* canonical "key=value;key=value" of everything that differs from the defaults */
     int64_t batch, ranks, accumulation, threads, workers;
+    int64_t prefetch; /* batches per loader worker, where it is not SG_PREFETCH; else 0 */
     int64_t envs, steps_per_env;
     int64_t cameras, image_height, image_width;
     char dataset
@@ -68,6 +69,7 @@ typedef struct sg_loader_record {
     double batch_s, batch_cpu_s; /* means of a worker, per batch */
     double batch_log_sd;         /* of batch_s from batch to batch */
     double first_batch_s;        /* from the start of the workers to the first batch */
+    int64_t epochs;              /* boundaries of epochs that were crossed: the queue runs dry at each */
     double epoch_s;              /* mean wait at an epoch's boundary; 0: none was crossed */
     double stalled_share;        /* steps that waited longer than a tenth of the median step */
     double wait_p50_s, wait_p90_s, wait_p99_s, wait_max_s;

@@ -53,6 +53,21 @@ static void launch_bound_data_choose_the_knee(void **state) {
     assert_true(fabs(law.value[0] / 0.08 - 1) < 1e-2);
 }
 
+/* Points of several worker counts at few batches: two batches are a line and no knee, one is neither. */
+static void a_law_wants_as_many_batches_as_terms(void **state) {
+    (void)state;
+    const double one[] = {4, 4, 4, 4, 4, 4}, two[] = {2, 2, 2, 8, 8, 8};
+    sg_law_point points[6];
+    sg_law law = {.kind = 0};
+    size_t needed;
+    fill(points, 6, affine, one);
+    assert_false(sg_law_choose(points, 6, 1u << SG_LAW_AFFINE | 1u << SG_LAW_KNEE, NULL, &law, &needed));
+    fill(points, 6, affine, two);
+    assert_false(sg_law_choose(points, 6, 1u << SG_LAW_KNEE, NULL, &law, &needed));
+    assert_true(sg_law_choose(points, 6, 1u << SG_LAW_AFFINE, NULL, &law, &needed));
+    assert_true(fabs(law.value[1] / 0.3 - 1) < 1e-4);
+}
+
 /* Three points leave no room for two terms and a check: only the walk, scaled by one. */
 static void three_points_scale_the_walk(void **state) {
     (void)state;
@@ -106,8 +121,8 @@ static void vanishing_terms_make_no_law(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vanishing_terms_make_no_law),       cmocka_unit_test(affine_is_recovered),
-        cmocka_unit_test(launch_bound_data_choose_the_knee), cmocka_unit_test(three_points_scale_the_walk),
-        cmocka_unit_test(an_outlier_is_weighed_down),
+        cmocka_unit_test(launch_bound_data_choose_the_knee), cmocka_unit_test(a_law_wants_as_many_batches_as_terms),
+        cmocka_unit_test(three_points_scale_the_walk),       cmocka_unit_test(an_outlier_is_weighed_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -145,6 +145,19 @@ static void test_epoch_end(void **state) {
     assert_close(seconds, 0);
 }
 
+/* A mean over whole epochs has its share of their ends. */
+static void test_short_epochs(void **state) {
+    (void)state;
+    sg_loader_course c = {.processors = 64, .batch_cpu_s = 1.0, .step_s = 0.05, .workers = 4};
+    double seconds, without = clock_of(&c).period_s;
+    sg_status status;
+    assert_int_equal(sg_loader_epoch_end(&c, &seconds, &status), SG_OK);
+    c.epoch = 20;
+    assert_near(clock_of(&c).period_s, without + seconds / 20, 0.15 * seconds / 20);
+    c.epoch = 1000000;
+    assert_int_equal(sg_loader_clock(&c, &(sg_loader_waits){0}, &status), SG_OK);
+}
+
 /* More workers and more vCPUs make it faster up to the knee, and change nothing beyond: what is left of differences there is how
  * workers happen to fall in step. */
 static void test_monotone(void **state) {
@@ -218,17 +231,12 @@ static void test_finding_a_law(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_limit_is_the_slower),
-        cmocka_unit_test(test_waiting_takes_no_processor),
-        cmocka_unit_test(test_in_line_is_the_sum),
-        cmocka_unit_test(test_bursts),
-        cmocka_unit_test(test_one_slow_worker),
-        cmocka_unit_test(test_processor_sharing),
-        cmocka_unit_test(test_contention),
-        cmocka_unit_test(test_epoch_end),
-        cmocka_unit_test(test_monotone),
-        cmocka_unit_test(test_what_is_needed),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_limit_is_the_slower), cmocka_unit_test(test_waiting_takes_no_processor),
+        cmocka_unit_test(test_in_line_is_the_sum),  cmocka_unit_test(test_bursts),
+        cmocka_unit_test(test_one_slow_worker),     cmocka_unit_test(test_processor_sharing),
+        cmocka_unit_test(test_contention),          cmocka_unit_test(test_epoch_end),
+        cmocka_unit_test(test_short_epochs),        cmocka_unit_test(test_monotone),
+        cmocka_unit_test(test_what_is_needed),      cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_finding_a_law),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

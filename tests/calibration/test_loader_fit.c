@@ -2,6 +2,7 @@
 #include "tests/calibration/fit_fixture.h"
 #include "tests/calibration/fit_path_fixture.h"
 
+#include "calibration/loader/fit_loaders.h"
 #include "calibration/loader/loader_fit.h"
 #include "calibration/machine/framework_file.h"
 #include "tests/support/near.h"
@@ -19,7 +20,8 @@ static const sg_loader_law truth = {.frame_s = 9e-3,
 typedef struct scene {
     double processors, step_per_sample_s, step_threads;
     bool step_on_processors;
-    double noise; /* log */
+    double noise;  /* log */
+    double wait_s; /* per sample */
     uint64_t seed;
 } scene;
 
@@ -35,7 +37,9 @@ static sg_loader_row measured(const scene *s, int workers, int64_t batch, int gr
                                   .step_s = s->step_per_sample_s * (double)batch,
                                   .step_threads = s->step_threads,
                                   .step_on_processors = s->step_on_processors}};
-    sg_loader_course course = sg_loader_course_of(&truth, &row.load);
+    sg_loader_law waiting = truth;
+    waiting.wait_s = s->wait_s;
+    sg_loader_course course = sg_loader_course_of(&waiting, &row.load);
     sg_loader_waits w;
     sg_status status;
     course.steps = 400;
@@ -222,6 +226,79 @@ static void points_become_a_law(void **state) {
     sg_fit_clear(&fit);
 }
 
+/* Frames that wait for a disk: what they wait is told apart from what they cost. */
+static void test_cold_files(void **state) {
+    (void)state;
+    scene s = {
+        .processors = 8, .step_per_sample_s = 4e-3, .step_threads = 0.7, .noise = 0.01, .seed = 11, .wait_s = 0.03};
+    sg_loader_law law = {.dataset = "lerobot-v3.0;av1;480x640;gop=2;cameras=2;name=made-up", .layer = "cold"};
+    double step_s[SG_LOADER_GROUPS_MAX];
+    fit_scene(&s, &law, step_s);
+    assert_near(log(law.wait_s / s.wait_s), 0, 0.1);
+    assert_near(log(law.frame_s / truth.frame_s), 0, 0.1);
+    for (int b = 0; b < 2; b++) {
+        assert_near(error_at(&s, &law, step_s[b], 3, b ? 8 : 2), 0, 0.05);
+        assert_near(error_at(&s, &law, step_s[b], 8, b ? 8 : 2), 0, 0.05);
+    }
+}
+
+/* Where no loader kept up, a step in line bounds what taking a batch costs. */
+static void test_handover_in_line(void **state) {
+    (void)state;
+    sg_loader_row rows[2];
+    for (int i = 0; i < 2; i++) {
+        double batch_s = i ? 0.08 : 0.02;
+        rows[i] = (sg_loader_row){.load = {.batch = i ? 8 : 2,
+                                           .cameras = 2,
+                                           .frames_per_camera = 1,
+                                           .batch_bytes = 1843200.0 * (i ? 8 : 2),
+                                           .processors = 2},
+                                  .group = i,
+                                  .step_s = 0.01,
+                                  .batch_s = batch_s,
+                                  .batch_cpu_s = batch_s,
+                                  .period_s = 0.01 + batch_s + 2e-5};
+    }
+    sg_loader_law law = {.dataset = "lerobot-v3.0;av1;480x640;gop=2;cameras=2;name=made-up", .layer = "cached"};
+    double step_s[SG_LOADER_GROUPS_MAX];
+    sg_status status = {0};
+    assert_int_equal(sg_loader_fit(rows, 2, &law, step_s, &status), SG_OK);
+    assert_true(law.handover_s + rows[0].load.batch_bytes / law.handover_bandwidth < 0.021 * rows[0].period_s);
+}
+
+/* A codec's decoding timed alone is a law of its own, from which data sets of that codec are predicted. */
+static void decodes_become_laws(void **state) {
+    (void)state;
+    sg_micro rows[3] = {
+        {.s = {.median = 4e-3}, .iterations = 9}, {.s = {.median = 12e-3}, .iterations = 9}, {.s = {.median = 6e-3}}};
+    for (int i = 0; i < 3; i++) {
+        rows[i].config =
+            (sg_micro_config){.bench = "decode", .access = "shuffled", .m = 480, .n = 640, .ranks = i == 2 ? 4 : 1};
+        (void)snprintf(rows[i].config.what, sizeof rows[i].config.what, i == 1 ? "png" : "av1");
+        rows[i].config.k = i == 1 ? 0 : 2;
+    }
+    rows[2].alone_s = 4e-3;
+    sg_run run = {.micros = rows, .n_micros = 3};
+    sg_fit fit = {.machine = prior_machine()}, both;
+    OK(sg_fit_decodes(&run, "here", &fit, &status));
+    assert_int_equal(fit.n_loaders, 2);
+    assert_string_equal(fit.loaders[0].dataset, "decode;av1;480x640;gop=2");
+    assert_near(fit.machine.p[SG_M_FRAME_S].value, 4e-3, 1e-12);
+    assert_near(fit.machine.p[SG_M_LOADER_SIGMA].value, 0.5 / 3, 1e-12);
+    assert_ptr_equal(sg_loader_law_of_codec(fit.loaders, 2, "png", 240, 320, 0), &fit.loaders[1]);
+    assert_null(sg_loader_law_of_codec(fit.loaders, 2, "jpeg", 240, 320, 0));
+    bool other;
+    assert_null(sg_loader_law_find(fit.loaders, 2, DATA, NULL, &other));
+    /* beside a measured data set they change no parameter */
+    fit_pauses(&both);
+    double frame_s = both.machine.p[SG_M_FRAME_S].value;
+    OK(sg_fit_decodes(&run, "here", &both, &status));
+    assert_int_equal(both.n_loaders, 3);
+    assert_true(both.machine.p[SG_M_FRAME_S].value == frame_s);
+    sg_fit_clear(&both);
+    sg_fit_clear(&fit);
+}
+
 /* Numbers that no fit gives, behind a valid checksum. */
 static void hostile_loaders_are_refused(void **state) {
     (void)state;
@@ -335,6 +412,9 @@ int main(void) {
         cmocka_unit_test(test_gpu_host),
         cmocka_unit_test(test_cpu_training),
         cmocka_unit_test(test_one_core),
+        cmocka_unit_test(test_cold_files),
+        cmocka_unit_test(test_handover_in_line),
+        cmocka_unit_test(decodes_become_laws),
         WITH_PATH(points_become_a_law),
         WITH_PATH(hostile_loaders_are_refused),
         WITH_PATH(a_probe_tells_of_the_trainers_loader),
