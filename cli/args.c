@@ -427,6 +427,8 @@ void sg_help_command(const sg_command *command) {
     printf("%s\n\nUsage: stepgauge %s\n\nOptions:\n", command->summary, command->usage);
     for (size_t i = 0; i < TABLE_SIZE; i++) {
         if (!strchr(command->groups, table[i].group) || strcmp(table[i].name, "--version") == 0) continue;
+        if (find(table[i].name, strlen(table[i].name), command) != &table[i])
+            continue; /* the command's own text stands */
         char left[64];
         (void)snprintf(left, sizeof left, "%s %s", table[i].name, table[i].value ? table[i].value : "");
         printf("  %-26s %s\n", left, table[i].help);

@@ -3,6 +3,7 @@
 #include "cli/dataset_show.h"
 #include "cli/interrupt.h"
 #include "datasets/make/make.h"
+#include "kernels/nearest.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -85,14 +86,22 @@ static sg_code check_show(const sg_args *args, sg_status *status) {
     return SG_OK;
 }
 
+static sg_code no_verb(const char *verb, sg_status *status) {
+    static const char *const verbs[] = {"make", "show"};
+    static const char forms[] = "'dataset make DIR --kind K' or 'dataset show DIR'";
+    const char *near = sg_nearest(verb, verbs, sizeof verbs / sizeof verbs[0]);
+    if (!*verb) return sg_fail(status, SG_BAD_INPUT, "dataset needs to know what to do: %s", forms);
+    if (near) return sg_fail(status, SG_BAD_INPUT, "dataset '%.64s': did you mean '%s'? %s", verb, near, forms);
+    return sg_fail(status, SG_BAD_INPUT, "dataset '%.64s': %s", verb, forms);
+}
+
 int sg_cmd_dataset(const sg_args *args) {
     sg_status status;
     const char *verb = args->positional.n ? args->positional.value[0] : "";
     bool makes = strcmp(verb, "make") == 0, shows = strcmp(verb, "show") == 0;
     sg_code code = SG_OK;
     if (!makes && !shows)
-        code = sg_fail(&status, SG_BAD_INPUT, "dataset %s%.64s%s: 'dataset make DIR --kind K' or 'dataset show DIR'",
-                       *verb ? "'" : "needs to know what to do", verb, *verb ? "'" : "");
+        code = no_verb(verb, &status);
     else if (args->positional.n != 2)
         code = sg_fail(&status, SG_BAD_INPUT, "'dataset %s' takes one folder, such as 'stepgauge dataset %s demo%s'",
                        verb, verb, makes ? " --kind lerobot-v3.0" : "");

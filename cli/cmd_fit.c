@@ -151,8 +151,11 @@ static void print_laws(const sg_fit *fit) {
         const char *task = sg_environment_task(law->config.dataset);
         printf("\n%s of %s (%s, ranks %lld%s%s) = %s\n", law->quantity, law->config.policy, law->config.framework,
                (long long)law->config.ranks, task[0] ? ", " : "", task, sg_law_formula((sg_law_kind)law->kind));
-        printf("  x = %s, %zu points from %g to %g\n", law->config.envs > 0 ? "environments" : "batch", law->n_points,
-               law->low_x, law->high_x);
+        const char *x = law->config.envs > 0 ? "environments" : "batch";
+        if (law->n_points == 1)
+            printf("  x = %s, one point at %g\n", x, law->low_x);
+        else
+            printf("  x = %s, %zu points from %g to %g\n", x, law->n_points, law->low_x, law->high_x);
         for (size_t j = 0; j < law->n_terms; j++) {
             printf("  %-3s %12.6g", sg_law_term((sg_law_kind)law->kind, j), law->value[j]);
             if (j < law->n_fitted)

@@ -122,8 +122,8 @@ static void print_explanation(const sg_explanation *e) {
 void sg_print_import(const sg_import *import, const sg_explanation *explanations) {
     for (size_t i = 0; i < import->logs.n; i++) {
         const sg_log *log = &import->logs.logs[i];
-        printf("%s%s: %s, %llu windows\n", i ? "\n" : "", import->path, log->format,
-               (unsigned long long)log->windows_seen);
+        printf("%s%s: %s, %llu window%s\n", i ? "\n" : "", import->path, log->format,
+               (unsigned long long)log->windows_seen, log->windows_seen == 1 ? "" : "s");
         if (import->has_config) printf("  %-22s %s\n", "also from", import->config_path);
         print_config(log);
         if (log->n_windows) {

@@ -97,26 +97,65 @@ json_t *sg_json_point(const sg_point *p) {
     return object;
 }
 
-static void print_supervised(const sg_point *points, size_t n) {
-    const char *const header[] = {"policy", "batch",   "ranks", "n",         "dataloading", "preprocessing",
-                                  "update", "+- 95 %", "step",  "samples/s", "peak memory", "note"};
-    sg_table *table = sg_table_new(12, header);
-    for (size_t i = 0; i < n; i++) {
-        const sg_point *p = &points[i];
-        if (is_ppo(p)) continue;
-        const sg_statistic *u = &p->q[SG_Q_UPDATE];
-        char spread[24], rate[24];
-        (void)snprintf(spread, sizeof spread, "%.1f %%", u->median > 0 ? 50 * (u->high - u->low) / u->median : 0);
-        (void)snprintf(rate, sizeof rate, "%.3g", p->samples_per_s);
-        sg_text batch = sg_show_count(p->config.batch), ranks = sg_show_count(p->config.ranks);
-        sg_text count = sg_show_count(p->iterations), data = sg_show_seconds(p->q[SG_Q_DATALOADING].median);
-        sg_text prep = sg_show_seconds(p->q[SG_Q_PREPROCESSING].median), update = sg_show_seconds(u->median);
-        sg_text step = sg_show_seconds(p->q[SG_Q_STEP].median), peak = sg_show_bytes((double)p->peak_allocated_bytes);
-        const char *const row[] = {p->config.policy, batch.s, ranks.s,  count.s,
-                                   data.s,           prep.s,  update.s, spread,
-                                   step.s,           rate,    peak.s,   p->disturbed ? "disturbed" : ""};
-        sg_table_row(table, row);
+/* Points that differ in their loaders alone look alike without these columns. */
+typedef struct varies {
+    bool layer, workers;
+} varies;
+
+static varies varies_of(const sg_point *points, size_t n) {
+    varies v = {false, false};
+    for (size_t i = 1; i < n; i++) {
+        v.layer = v.layer || strcmp(points[i].config.layer, points[0].config.layer) != 0;
+        v.workers = v.workers || points[i].config.workers != points[0].config.workers;
     }
+    return v;
+}
+
+static const char *layer_of(const sg_point *p) {
+    return p->config.layer[0] ? p->config.layer : "synthetic";
+}
+
+static size_t supervised_header(varies v, const char *header[14]) {
+    const char *const before[] = {"policy", "batch", "ranks"};
+    const char *const after[] = {"n",    "dataloading", "preprocessing", "update", "+- 95 %",
+                                 "step", "samples/s",   "peak memory",   "note"};
+    size_t k = 0;
+    for (size_t i = 0; i < sizeof before / sizeof before[0]; i++) header[k++] = before[i];
+    if (v.layer) header[k++] = "layer";
+    if (v.workers) header[k++] = "workers";
+    for (size_t i = 0; i < sizeof after / sizeof after[0]; i++) header[k++] = after[i];
+    return k;
+}
+
+static void supervised_row(sg_table *table, varies v, const sg_point *p) {
+    const sg_statistic *u = &p->q[SG_Q_UPDATE];
+    char spread[24], rate[24];
+    (void)snprintf(spread, sizeof spread, "%.1f %%", u->median > 0 ? 50 * (u->high - u->low) / u->median : 0);
+    (void)snprintf(rate, sizeof rate, "%.3g", p->samples_per_s);
+    sg_text batch = sg_show_count(p->config.batch), ranks = sg_show_count(p->config.ranks);
+    sg_text workers = sg_show_count(p->config.workers), count = sg_show_count(p->iterations);
+    sg_text data = sg_show_seconds(p->q[SG_Q_DATALOADING].median);
+    sg_text prep = sg_show_seconds(p->q[SG_Q_PREPROCESSING].median), update = sg_show_seconds(u->median);
+    sg_text step = sg_show_seconds(p->q[SG_Q_STEP].median);
+    /* a pause in place of the step allocates nothing */
+    sg_text peak = sg_show_bytes(p->peak_allocated_bytes ? (double)p->peak_allocated_bytes : NAN);
+    const char *const after[] = {
+        count.s, data.s, prep.s, update.s, spread, step.s, rate, peak.s, p->disturbed ? "disturbed" : ""};
+    const char *row[14] = {p->config.policy, batch.s, ranks.s};
+    size_t k = 3;
+    if (v.layer) row[k++] = layer_of(p);
+    if (v.workers) row[k++] = workers.s;
+    for (size_t i = 0; i < sizeof after / sizeof after[0]; i++) row[k++] = after[i];
+    sg_table_row(table, row);
+}
+
+static void print_supervised(const sg_point *points, size_t n) {
+    const char *header[14];
+    varies v = varies_of(points, n);
+    size_t columns = supervised_header(v, header);
+    sg_table *table = sg_table_new(columns, header);
+    for (size_t i = 0; i < n; i++)
+        if (!is_ppo(&points[i])) supervised_row(table, v, &points[i]);
     sg_table_print(table);
 }
 
@@ -150,8 +189,14 @@ void sg_print_points(const sg_point *points, size_t n) {
     if (ppo < n) print_supervised(points, n);
     if (ppo) print_ppo(points, n);
     sg_print_loaders(points, n);
-    for (size_t i = 0; i < n; i++)
-        if (points[i].disturbed)
-            printf("  note: batch %lld, ranks %lld was disturbed: %s\n", (long long)points[i].config.batch,
-                   (long long)points[i].config.ranks, points[i].disturbed_why);
+    varies v = varies_of(points, n);
+    for (size_t i = 0; i < n; i++) {
+        const sg_point *p = &points[i];
+        if (!p->disturbed) continue;
+        printf("  note: %s %lld, ranks %lld", is_ppo(p) ? "envs" : "batch",
+               (long long)(is_ppo(p) ? p->config.envs : p->config.batch), (long long)p->config.ranks);
+        if (v.layer) printf(", %s", layer_of(p));
+        if (v.workers) printf(", workers %lld", (long long)p->config.workers);
+        printf(" was disturbed: %s\n", p->disturbed_why);
+    }
 }

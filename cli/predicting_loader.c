@@ -7,9 +7,13 @@ void sg_show_outlook(const sg_loader_outlook *l) {
     if (!l->modelled) return;
     printf("Loader: feeds up to %.3g samples/s, %.3g could be taken; first batch after %s", l->samples_per_s.value,
            l->demand_samples_per_s, sg_show_seconds(l->first_batch_s).s);
-    if (l->stalled_share > 0)
+    /* the same wait each time, with batches to spare: they are ready, and taking one is what takes */
+    bool ready = l->samples_per_s.value >= l->demand_samples_per_s && l->wait_max_s <= 1.05 * l->wait_p50_s;
+    if (l->stalled_share > 0 && ready)
+        printf("; taking a ready batch takes %s", sg_show_seconds(l->wait_p50_s).s);
+    else if (l->stalled_share > 0)
         printf("; %.0f %% of the steps stall, for up to %s", 100 * l->stalled_share, sg_show_seconds(l->wait_max_s).s);
-    if (l->stall_every > 1.5) printf(", one in %.0f", l->stall_every);
+    if (!ready && l->stall_every > 1.5) printf(", one in %.0f", l->stall_every);
     if (l->update_stretch > 1.005) printf("; workers stretch the update by %.0f %%", 100 * (l->update_stretch - 1));
     printf(" (%s).\n", l->source);
 }

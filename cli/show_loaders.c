@@ -57,7 +57,7 @@ json_t *sg_json_loader(const sg_point *p) {
 
 static void show_row(sg_table *table, const sg_point *p) {
     const sg_loader_record *r = &p->loader;
-    char rate[24], own[24] = "", share[24] = "";
+    char rate[24], own[24] = "-", share[24] = "-";
     (void)snprintf(rate, sizeof rate, "%.3g", p->samples_per_s);
     bool real = is_real(p), waited = is_shown(p);
     if (real) (void)snprintf(own, sizeof own, "%.3g", samples_per_s_of_worker(p));
@@ -72,12 +72,12 @@ static void show_row(sg_table *table, const sg_point *p) {
                                rate,
                                own,
                                frame.s,
-                               waited ? p50.s : "",
-                               waited ? p90.s : "",
-                               waited ? most.s : "",
+                               waited ? p50.s : "-",
+                               waited ? p90.s : "-",
+                               waited ? most.s : "-",
                                share,
-                               real ? first.s : "",
-                               real ? memory.s : ""};
+                               real ? first.s : "-",
+                               real ? memory.s : "-"};
     sg_table_row(table, row);
 }
 

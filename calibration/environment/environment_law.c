@@ -103,6 +103,14 @@ static double residual_log_sd(const sg_environment_point *points, size_t n, doub
     return n > 2 ? fmax(POINT_LOG_SD, sqrt(squares / (double)(n - 2))) : POINT_LOG_SD;
 }
 
+/* A second point tells most where the other constant rules: few environments where the first one's step was mostly theirs,
+ * many where it was mostly the fixed part. */
+static double next_envs(const sg_law *law) {
+    if (law->high_x > law->low_x) return 2 * law->high_x;
+    bool mostly_fixed = law->value[1] * law->high_x < law->value[0] / 4;
+    return mostly_fixed ? 8 * law->high_x : fmax(1, law->high_x / 8);
+}
+
 sg_code sg_environment_fit(const char *task, const sg_environment_point *points, size_t n, sg_law *law,
                            sg_status *status) {
     const prior *p = prior_of(task);
@@ -134,8 +142,7 @@ sg_code sg_environment_fit(const char *task, const sg_environment_point *points,
     }
     law->residual_log_sd = n ? residual_log_sd(points, n, c0, c1) : 0;
     law->left_out_log_sd = NAN;
-    (void)snprintf(law->next_point, sizeof law->next_point, "a log with %.0f environments",
-                   law->high_x > law->low_x ? 2 * law->high_x : fmax(1, law->high_x / 8));
+    (void)snprintf(law->next_point, sizeof law->next_point, "a log with %.0f environments", next_envs(law));
     return SG_OK;
 }
 

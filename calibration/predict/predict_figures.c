@@ -309,6 +309,32 @@ static bool forms_products_in(const sg_training *t, sg_compute compute) {
     return false;
 }
 
+static void environment_warning(sg_predict_work *w, const sg_law *law) {
+    if (!law) return;
+    if (law->n_points == 0) {
+        char known[128] = "";
+        size_t used = 0;
+        for (size_t i = 0; w->options->fit && i < w->options->fit->n_laws && used < sizeof known; i++) {
+            const sg_law *other = &w->options->fit->laws[i];
+            if (strcmp(other->quantity, "collection_step_s") == 0)
+                used +=
+                    (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "; there are logs of ",
+                                     sg_environment_task(other->config.dataset));
+        }
+        sg_predict_warn(w->out, "no log of %s was fitted%s: its step is what published runs of that simulator need",
+                        sg_environment_task(law->config.dataset), known);
+        return;
+    }
+    if ((double)w->training->envs >= law->low_x && (double)w->training->envs <= law->high_x) return;
+    char seen[64];
+    if (law->high_x > law->low_x)
+        (void)snprintf(seen, sizeof seen, "%.0f to %.0f", law->low_x, law->high_x);
+    else
+        (void)snprintf(seen, sizeof seen, "%.0f", law->low_x);
+    sg_predict_warn(w->out, "logs of this task hold %s environments; from about %.3g on more of them bring little",
+                    seen, sg_environment_saturation(law));
+}
+
 static void general_warnings(sg_predict_work *w) {
     if (!w->machine.bf16 && forms_products_in(w->training, SG_COMPUTE_BF16))
         sg_predict_warn(w->out, "%s has no bf16: such products are emulated and slow; fp32 or fp16 may be faster",
@@ -316,15 +342,7 @@ static void general_warnings(sg_predict_work *w) {
     if (w->law.found && (law_x(w) < w->law.low_x || law_x(w) > w->law.high_x))
         sg_predict_warn(w->out, "%s %.0f lies outside of what was measured here, %.0f to %.0f",
                         w->training->envs > 0 ? "environments" : "batch", law_x(w), w->law.low_x, w->law.high_x);
-    const sg_law *law = w->training->envs > 0 ? environment_law(w) : NULL;
-    if (law && law->n_points == 0)
-        sg_predict_warn(w->out,
-                        "no log of this simulator was fitted: its step is what published runs of its kind need");
-    else if (law && ((double)w->training->envs < law->low_x || (double)w->training->envs > law->high_x))
-        sg_predict_warn(
-            w->out,
-            "logs of this simulator hold %.0f to %.0f environments; from about %.0f on more of them bring little",
-            law->low_x, law->high_x, sg_environment_saturation(law));
+    if (w->training->envs > 0) environment_warning(w, environment_law(w));
     int per_node = w->machine.link.gpus_per_node;
     double network = w->machine.p[SG_M_NETWORK].value;
     if (per_node > 0 && w->ranks > per_node && isfinite(network))

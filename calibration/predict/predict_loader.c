@@ -16,6 +16,9 @@ static const double OTHER_DATA_LOG_SD = 0.15, HANDOVER_LOG_SD = 0.5;
 /* Rows and collation of a data set that nobody loaded here, as calibration/loader/loader_law.c. */
 static const double SAMPLE_LOG_SD = 0.8;
 
+/* Contention makes taking a ready batch longer than alone by up to this factor; longer medians wait for workers. */
+static const double SLOWED_HANDOVER = 1.5;
+
 /* A loader that can make this many times what the step takes has its batches ready, whatever differs from one to the next. */
 static const double PLENTY = 1.5;
 
@@ -225,8 +228,10 @@ static sg_code set_figures(sg_predict_work *w, const sg_figure *compute, const o
         sg_code code = clock_at(o, side ? compute->high : compute->low, c->batch_cpu_s, &of_compute, status);
         if (!code) code = clock_at(o, c->step_s, side ? o->work.high : o->work.low, &of_work, status);
         if (code) return code;
-        /* a ready batch is handed over between steps; where none is ready the next one is made meanwhile */
-        double later = at->p50_s <= 1.01 * c->handover_s ? (side ? handover.high : handover.low) - c->handover_s : 0;
+        /* a ready batch is handed over between steps, slowed by the workers beside it; where none is ready the next one is made
+         * meanwhile */
+        double later =
+            at->p50_s <= SLOWED_HANDOVER * c->handover_s ? (side ? handover.high : handover.low) - c->handover_s : 0;
         step[side][0] = of_compute.period_s;
         step[side][1] = of_work.period_s;
         step[side][2] = at->period_s + later;
@@ -331,8 +336,9 @@ static sg_code decoding(sg_predict_work *w, const sg_figure *compute, bool *limi
               (o.course.workers == 0 || !o.course.step_on_processors ? feeds_s > compute->value + o.course.handover_s
                                                                      : at.mean_s > at.step_s);
     if (*limits && o.known_processors && o.course.workers > o.course.processors)
-        sg_predict_warn(w->out, "the loader limits: %d workers for each of %d processes share %.0f vCPUs",
-                        w->options->workers, sg_ranks_of_node(w), o.course.processors * sg_ranks_of_node(w));
+        sg_predict_warn(w->out, "the loader limits: %d workers (%d for each process) share %.0f vCPUs",
+                        w->options->workers * sg_ranks_of_node(w), w->options->workers,
+                        o.course.processors * sg_ranks_of_node(w));
     return SG_OK;
 }
 

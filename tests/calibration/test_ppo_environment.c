@@ -56,6 +56,15 @@ static void prior_alone(void **state) {
     assert_true(at(&slow, 4096, NULL) > at(&fast, 4096, NULL));
 }
 
+/* A log of few environments asks for one of many, a log of many for one of fewer. */
+static void next_log_tells_the_other_constant(void **state) {
+    (void)state;
+    sg_environment_point few = {16, 6e-3}, many = {65536, 0.32};
+    sg_law low = fitted("isaac-lab/a", &few, 1), high = fitted("isaac-lab/a", &many, 1);
+    assert_string_equal(low.next_point, "a log with 128 environments");
+    assert_string_equal(high.next_point, "a log with 8192 environments");
+}
+
 /* Points of a known law, its constants away from the prior's: two numbers of environments tell them apart. */
 static void points_decide(void **state) {
     (void)state;
@@ -171,9 +180,13 @@ static void predictions(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),         cmocka_unit_test(prior_alone),
-        cmocka_unit_test(points_decide), cmocka_unit_test(published_scaling),
-        cmocka_unit_test(bad_points),    cmocka_unit_test(laws_of_a_fit),
+        cmocka_unit_test(names),
+        cmocka_unit_test(prior_alone),
+        cmocka_unit_test(next_log_tells_the_other_constant),
+        cmocka_unit_test(points_decide),
+        cmocka_unit_test(published_scaling),
+        cmocka_unit_test(bad_points),
+        cmocka_unit_test(laws_of_a_fit),
         cmocka_unit_test(predictions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

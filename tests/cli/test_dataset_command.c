@@ -248,6 +248,7 @@ static void bad_options_are_named(void **state) {
     const char *to = below("never");
 #define MAKE(...) sg_stepgauge("dataset", "make", to, __VA_ARGS__, NULL)
     expect(MAKE("--kind", "lerobot-v3"), 2, "did you mean lerobot-v3.0?");
+    expect(sg_stepgauge("dataset", "sho", to, NULL), 2, "did you mean 'show'?");
     expect(MAKE("--quiet"), 2, "--kind is missing");
     expect(MAKE("--kind", "images", "--codec", "av1"), 2, "--codec av1: images is made with png, jpeg");
     expect(MAKE("--kind", "libero", "--codec", "jpeg"), 2, "--codec jpeg");

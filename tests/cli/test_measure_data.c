@@ -101,11 +101,20 @@ static void workers_are_measured_side_by_side(void **state) {
     json_decref(root);
 }
 
+/* The table of steps names the layer and the workers where they tell its rows apart. */
+static void assert_in_first_line(const char *text, const char *word, bool expected) {
+    const char *end = strchr(text, '\n'), *at = strstr(text, word);
+    assert_non_null(end);
+    assert_int_equal(at && at < end, expected);
+}
+
 static void layers_stand_side_by_side(void **state) {
     (void)state;
     sg_said said = sg_stepgauge(MEASURE, "--loader-only", "--workers", "1", NULL);
     if (said.status != 0) fail_msg("%s", said.err);
     assert_non_null(strstr(said.out, "Loaders"));
+    assert_in_first_line(said.out, "layer", true);
+    assert_in_first_line(said.out, "workers", false);
     assert_non_null(strstr(said.out, "synthetic"));
     assert_non_null(strstr(said.out, "cached"));
     if (!strstr(said.out, "cold")) assert_non_null(strstr(said.err, "layer cold is left out"));
