@@ -181,7 +181,13 @@ static int tell(gauging *g, const sg_fit *fit, const sg_plan_answer *plan) {
 static int conclude(gauging *g) {
     sg_status status;
     sg_fit fit;
-    if (sg_fitting(g->args, &g->run, &fit, &status) != SG_OK) return sg_show_error(g->args, &status);
+    if (sg_fitting(g->args, &g->run, &fit, &status) != SG_OK) {
+        if (!*g->stop) return sg_show_error(g->args, &status);
+        (void)sg_fail(&status, SG_MACHINE, "interrupted before enough was measured to fit: %zu point(s)%s%s",
+                      g->run.n_points, g->args->output ? ", kept in " : "", g->args->output ? g->args->output : "");
+        (void)sg_show_error(g->args, &status);
+        return SG_EXIT_INTERRUPTED;
+    }
     sg_plan_answer plan = {0};
     sg_plan_request what = sg_plan_request_of(g->args, &g->request, &fit.machine);
     if (g->args->batch.n != 1) what.policy.batch = 0; /* the sizes measured are not the size trained with */
