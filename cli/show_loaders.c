@@ -29,12 +29,8 @@ json_t *sg_json_loader(const sg_point *p) {
     const struct {
         const char *name;
         int64_t value;
-    } counts[] = {{"batches", r->batches},
-                  {"frames", r->frames},
-                  {"frames_decoded", r->frames_decoded},
-                  {"bytes_read", r->bytes_read},
-                  {"epochs", r->epochs},
-                  {"worker_bytes", r->worker_bytes},
+    } counts[] = {{"batches", r->batches},       {"frames", r->frames}, {"frames_decoded", r->frames_decoded},
+                  {"bytes_read", r->bytes_read}, {"epochs", r->epochs}, {"worker_bytes", r->worker_bytes},
                   {"processors", r->processors}};
     const struct {
         const char *name;
