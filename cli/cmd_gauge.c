@@ -222,6 +222,8 @@ int sg_cmd_gauge(const sg_args *args) {
     choose_sizes(&g);
     int result;
     sg_code code = sg_real_data_open(args, &g.request.policy, false, &g.data, &status);
+    if (code == SG_OK && g.data.catalogue && g.data.catalogue->warning[0])
+        sg_show_warning("%s", g.data.catalogue->warning);
     if (code == SG_OK) code = measure(&g, &status);
     if (code == SG_OK) {
         result = conclude(&g);
