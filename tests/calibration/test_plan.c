@@ -72,6 +72,38 @@ static void test_loader(void **state) {
     sg_plan_clear(&images);
 }
 
+/* Workers that keep up where there are processors for them, and never more than these; the command takes them. */
+static void test_workers(void **state) {
+    (void)state;
+    sg_plan_request r = small_request();
+    sg_plan_answer given, chosen;
+    char argument[32];
+    r.workers = 1;
+    r.dataset_text = "images;png;480x640;cameras=1;name=images";
+    plan(&r, &given);
+    r.choose_workers = true;
+    plan(&r, &chosen);
+    int more = 0;
+    for (size_t i = 0; i < chosen.n_offers; i++) {
+        const sg_offer_answer *a = &chosen.offers[i], *before = offer_of(&given, a->name);
+        assert_int_equal(before->workers, 1);
+        assert_true(a->workers >= 1);
+        assert_true(!(a->step_s.value > 1.001 * before->step_s.value));
+        more += a->workers > 1;
+        if (!a->command[0]) continue;
+        (void)snprintf(argument, sizeof argument, "--num_workers=%d ", a->workers);
+        assert_non_null(strstr(a->command, argument));
+    }
+    assert_true(more > 0);
+    r.workers = 4096; /* more than any offer has processors */
+    sg_plan_answer fewer;
+    plan(&r, &fewer);
+    for (size_t i = 0; i < fewer.n_offers; i++) assert_true(fewer.offers[i].workers < 1024);
+    sg_plan_clear(&given);
+    sg_plan_clear(&chosen);
+    sg_plan_clear(&fewer);
+}
+
 /* ---- steps --------------------------------------------------------------------------------------------------------- */
 
 static void test_steps(void **state) {
@@ -447,12 +479,19 @@ static void test_durations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_batches),        cmocka_unit_test(test_loader),
-        cmocka_unit_test(test_steps),          cmocka_unit_test(test_bad_requests),
-        cmocka_unit_test(test_answers),        cmocka_unit_test(test_budget_and_deadline),
-        cmocka_unit_test(test_memory),         cmocka_unit_test(test_here_and_own_offers),
-        cmocka_unit_test(test_offers),         cmocka_unit_test(test_shipped_offers),
-        cmocka_unit_test(test_durations),      cmocka_unit_test(test_commands),
+        cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_loader),
+        cmocka_unit_test(test_workers),
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_bad_requests),
+        cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_budget_and_deadline),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_here_and_own_offers),
+        cmocka_unit_test(test_offers),
+        cmocka_unit_test(test_shipped_offers),
+        cmocka_unit_test(test_durations),
+        cmocka_unit_test(test_commands),
         cmocka_unit_test(test_commands_of_pi),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
