@@ -191,6 +191,17 @@ static sg_code try_fit(const char *probe, size_t n_points, sg_fit *fit, sg_statu
     return code;
 }
 
+/* As many batches ahead as usual are no part of the key: files of older versions keep theirs. */
+static void prefetch_is_part_of_the_key(void **state) {
+    (void)state;
+    sg_point_config config = paused_point(2, 4).config;
+    uint64_t usual = sg_point_key(&config);
+    config.prefetch = 2;
+    uint64_t two = sg_point_key(&config);
+    config.prefetch = 8;
+    assert_true(usual != two && sg_point_key(&config) != two && sg_point_key(&config) != usual);
+}
+
 static void fit_pauses(sg_fit *fit) {
     OK(try_fit(NULL, 8, fit, &status));
 }
@@ -413,6 +424,7 @@ int main(void) {
         cmocka_unit_test(test_cpu_training),
         cmocka_unit_test(test_one_core),
         cmocka_unit_test(test_cold_files),
+        cmocka_unit_test(prefetch_is_part_of_the_key),
         cmocka_unit_test(test_handover_in_line),
         cmocka_unit_test(decodes_become_laws),
         WITH_PATH(points_become_a_law),
