@@ -113,9 +113,11 @@ static sg_code try_lock(const char *path, sg_file_lock *lock, bool *again, sg_st
     }
     char pid[24];
     int length = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
-    if (ftruncate(lock->fd, 0) != 0 || pwrite(lock->fd, pid, (size_t)length, 0) != length)
-        return cannot_lock(path, errno ? errno : ENOSPC, status);
-    return SG_OK;
+    errno = 0;
+    if (ftruncate(lock->fd, 0) == 0 && pwrite(lock->fd, pid, (size_t)length, 0) == length) return SG_OK;
+    sg_code code = cannot_lock(path, errno ? errno : ENOSPC, status);
+    (void)unlink(lock->path); /* ours, as the lock is */
+    return code;
 }
 
 sg_code sg_file_lock_take(const char *path, sg_file_lock *lock, sg_status *status) {

@@ -5,9 +5,11 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -83,8 +85,34 @@ static void test_text_into_a_device(void **state) {
     assert_true(S_ISCHR(info.st_mode));
 }
 
+/* No room even for the lock: told, and no lock file stays. */
+static void test_no_room_for_a_lock(void **state) {
+    (void)state;
+    sg_scratch s = sg_scratch_new();
+    char path[128], lock_path[136];
+    (void)snprintf(path, sizeof path, "%s/run.h5", s.path);
+    (void)snprintf(lock_path, sizeof lock_path, "%s.lock", path);
+    struct rlimit usual;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
+    const struct rlimit nothing = {0, usual.rlim_max};
+    void (*before)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &nothing), 0);
+    sg_file_lock lock;
+    sg_status status = {0};
+    sg_code code = sg_file_lock_take(path, &lock, &status);
+    (void)setrlimit(RLIMIT_FSIZE, &usual);
+    (void)signal(SIGXFSZ, before);
+    assert_int_equal(code, SG_MACHINE);
+    assert_int_equal(access(lock_path, F_OK), -1);
+    assert_int_equal(sg_file_lock_take(path, &lock, &status), SG_OK);
+    sg_file_lock_release(&lock);
+    assert_int_equal(access(lock_path, F_OK), -1);
+    sg_scratch_free(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_device_is_replaced), cmocka_unit_test(test_text),
-                                       cmocka_unit_test(test_text_into_a_device)};
+                                       cmocka_unit_test(test_text_into_a_device),
+                                       cmocka_unit_test(test_no_room_for_a_lock)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
