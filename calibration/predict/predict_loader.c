@@ -261,7 +261,7 @@ static void set_source(const sg_predict_work *w, const outlook *o, sg_loader_out
         (void)snprintf(peer, sizeof peer, "; a frame by the trainer's loader takes %.3g x ours, %.30s",
                        o->peer.frame_factor, o->peer.source);
     if (o->measured)
-        (void)snprintf(out->source, sizeof out->source, "measured here: %.130s%s%s%s", o->law.dataset,
+        (void)snprintf(out->source, sizeof out->source, "measured here: %.120s%s%s%s", o->law.dataset,
                        o->law.layer[0] ? ", " : "", o->law.layer, peer);
     else if (o->decode)
         (void)snprintf(out->source, sizeof out->source, "bench decode here: %.80s%s", o->decode->dataset, peer);
