@@ -2,6 +2,7 @@
 
 #include "kernels/nearest.h"
 #include "models/policy.h"
+#include "sim/loader/loader.h"
 
 #include <errno.h>
 #include <math.h>
@@ -141,7 +142,6 @@ static const sg_arg table[] = {
     {"--help", NULL, 'j', ARG_FLAG, AT(help), 0, "this text"},
     {"--version", NULL, 'j', ARG_FLAG, AT(version), 0, "the program's version"},
 };
-enum { PREFETCH_MAX = 1024 /* as sg_loader_open */ };
 enum { TABLE_SIZE = sizeof table / sizeof table[0] };
 
 static const sg_command *command_named(const char *name) {
@@ -410,9 +410,9 @@ sg_code sg_args_parse(int argc, char **argv, sg_args *args, sg_status *status) {
     if (args->loader_only && args->update_s > 0)
         return sg_fail(status, SG_BAD_INPUT, "--loader-only is --update-s 0: leave out one of them");
     if (args->loader_only) args->update_s = 0;
-    if (args->prefetch > PREFETCH_MAX)
+    if (args->prefetch > SG_PREFETCH_MAX)
         return sg_fail(status, SG_BAD_INPUT, "--prefetch %lld: 1 to %d are expected", (long long)args->prefetch,
-                       PREFETCH_MAX);
+                       SG_PREFETCH_MAX);
     if (args->gpus_per_node > 1 << 20)
         return sg_fail(status, SG_BAD_INPUT, "--gpus-per-node %lld: at most 1048576 are expected",
                        (long long)args->gpus_per_node);

@@ -168,9 +168,9 @@ static sg_code check(const sg_loader_options *o, sg_status *status) {
     if (!o->training) return sg_fail(status, SG_BAD_INPUT, "opening a loader: no training was given");
     if (o->workers < 0 || o->workers > 1024)
         return sg_fail(status, SG_BAD_INPUT, "opening a loader: %d workers, must be 0 to 1024", o->workers);
-    if (o->prefetch < 0 || o->prefetch > 1024)
-        return sg_fail(status, SG_BAD_INPUT, "opening a loader: prefetch of %d batches, must be 0 to 1024",
-                       o->prefetch);
+    if (o->prefetch < 0 || o->prefetch > SG_PREFETCH_MAX)
+        return sg_fail(status, SG_BAD_INPUT, "opening a loader: prefetch of %d batches, must be 0 to %d", o->prefetch,
+                       SG_PREFETCH_MAX);
     if (o->ranks < 0 || o->rank < 0 || o->rank >= (o->ranks ? o->ranks : 1))
         return sg_fail(status, SG_BAD_INPUT, "opening a loader: rank %d of %d", o->rank, o->ranks);
     if (o->source && (o->simulated || o->fixed))

@@ -19,6 +19,10 @@ struct sg_sample_source; /* sim/loader/sample_source.h */
 
 typedef struct sg_loader sg_loader;
 
+/* Requests to a worker process and its answers wait in its socket, which holds some 90 answers (Linux: 212992 bytes, 2304 for
+ * each): with more under way, both sides would wait for each other. */
+enum { SG_PREFETCH_MAX = 64 };
+
 typedef struct sg_loader_options {
     const sg_training *training; /* inputs that travel; frames = batch x cameras x frames_per_sample */
     int workers;                 /* threads or processes; 0: each batch is made when the caller asks for it */

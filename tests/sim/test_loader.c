@@ -231,6 +231,7 @@ static void bad_options_are_refused(void **unused) {
         {.training = &s->training, .workers = -1},
         {.training = &s->training, .workers = 100000},
         {.training = &s->training, .prefetch = -2},
+        {.training = &s->training, .prefetch = SG_PREFETCH_MAX + 1},
         {.training = &s->training, .rank = 1},
         {.training = &s->training, .rank = 2, .ranks = 2},
         {.training = &s->training, .simulated = true, .frame_s = -1},
