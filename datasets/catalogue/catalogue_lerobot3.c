@@ -99,7 +99,9 @@ static sg_code read_rows(void *user, sg_bytes *answer, sg_status *status) {
             if (code == SG_OK && n != 1)
                 code = sg_fail(status, SG_BAD_INPUT, "%.400s: one number is expected in row %" PRId64, work->path, row);
             if (code == SG_OK && !sg_bytes_add(answer, &value, sizeof value))
-                code = sg_fail(status, SG_BAD_INPUT, "%.400s holds more episodes than are read", work->path);
+                code = answer->n + sizeof value > answer->limit
+                           ? sg_fail(status, SG_BAD_INPUT, "%.400s holds more episodes than are read", work->path)
+                           : sg_fail_memory(status, answer->n, "its episodes");
         }
     }
     sg_table_close(table);

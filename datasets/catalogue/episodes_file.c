@@ -1,5 +1,6 @@
 #include "datasets/catalogue/episodes_file.h"
 
+#include "formats/durable_file.h"
 #include "formats/tree.h"
 
 #include <errno.h>
@@ -106,8 +107,15 @@ static FILE *open_regular(const char *path) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat info;
     if (fd < 0) return NULL;
-    FILE *file = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) ? fdopen(fd, "r") : NULL;
+    if (fstat(fd, &info) == 0 && !S_ISREG(info.st_mode)) {
+        (void)close(fd);
+        errno = EINVAL; /* a folder, a pipe, a device */
+        return NULL;
+    }
+    FILE *file = fdopen(fd, "r");
+    int error = errno;
     if (!file) (void)close(fd);
+    errno = error;
     return file;
 }
 
@@ -116,8 +124,10 @@ sg_code sg_episodes_file_read(const char *path, int64_t **lengths, size_t *n, sg
     *n = 0;
     FILE *file = open_regular(path);
     if (!file)
-        return sg_fail(status, SG_BAD_INPUT,
-                       "cannot read %.400s, which tells the length of every episode: download the data set anew", path);
+        return sg_fail(status, sg_file_code(errno),
+                       "cannot read %.400s, which tells the length of every episode (%s): download the data set anew "
+                       "where it is missing",
+                       path, strerror(errno));
     list all = {0};
     sg_code code = read_lines(file, path, &all, status);
     (void)fclose(file);

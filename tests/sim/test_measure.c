@@ -80,7 +80,10 @@ static void it_stops_when_it_should(void **unused) {
     double start = sg_clock_s();
     assert_int_equal(sg_measure_training(&t->training, sg_reference_device(), &CONFIG, &o, &p, NULL), SG_OK);
     assert_true(p.iterations > 31);
-    assert_true(sg_clock_s() - start > 0.25);
+    /* it ends early only for what the next iteration and the profile behind it may take */
+    double spent_s = sg_clock_s() - start, longest_s = 0;
+    for (int64_t i = 0; i < p.iterations; i++) longest_s = fmax(longest_s, p.raw[SG_Q_STEP][i]);
+    assert_true(spent_s + 3 * longest_s > 0.25);
     sg_point_clear(&p);
     /* the least is made even without any time */
     o.time_budget_s = 1e-9;
