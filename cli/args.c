@@ -423,17 +423,45 @@ sg_code sg_args_parse(int argc, char **argv, sg_args *args, sg_status *status) {
     return code == SG_OK ? check_read(args, status) : code;
 }
 
-void sg_help_command(const sg_command *command) {
-    printf("%s\n\nUsage: stepgauge %s\n\nOptions:\n", command->summary, command->usage);
+/* Options that one of a command's verbs alone reads say so first. */
+static bool of_verb(const sg_arg *arg, const char *verb, const char **help) {
+    static const char mark[] = "make: ";
+    *help = arg->help;
+    if (!*verb || strncmp(arg->help, mark, sizeof mark - 1) != 0) return true;
+    *help += sizeof mark - 1;
+    return strcmp(verb, "make") == 0;
+}
+
+/* "make" or "show" of the command that has them; else "". */
+static const char *verb_of(const sg_command *command, const char *word) {
+    if (!word || strcmp(command->name, "dataset") != 0) return "";
+    return strcmp(word, "make") == 0 || strcmp(word, "show") == 0 ? word : "";
+}
+
+static void print_usage(const sg_command *command, const char *verb) {
+    if (strcmp(verb, "make") == 0)
+        printf(
+            "Make a small data set to measure loading with\n\nUsage: stepgauge dataset make DIR --kind K [options]\n");
+    else if (strcmp(verb, "show") == 0)
+        printf("What a data set holds\n\nUsage: stepgauge dataset show DIR\n");
+    else
+        printf("%s\n\nUsage: stepgauge %s\n", command->summary, command->usage);
+}
+
+void sg_help_command(const sg_command *command, const char *word) {
+    const char *verb = verb_of(command, word), *help;
+    print_usage(command, verb);
+    printf("\nOptions:\n");
     for (size_t i = 0; i < TABLE_SIZE; i++) {
         if (!strchr(command->groups, table[i].group) || strcmp(table[i].name, "--version") == 0) continue;
         if (find(table[i].name, strlen(table[i].name), command) != &table[i])
             continue; /* the command's own text stands */
+        if (!of_verb(&table[i], verb, &help)) continue;
         char left[64];
         (void)snprintf(left, sizeof left, "%s %s", table[i].name, table[i].value ? table[i].value : "");
-        printf("  %-26s %s\n", left, table[i].help);
+        printf("  %-26s %s\n", left, help);
     }
-    printf("\nExample:\n  %s\n", command->example);
+    printf("\nExample:\n  %s\n", strcmp(verb, "show") == 0 ? "stepgauge dataset show demo" : command->example);
     printf("\nExit status: 0 done; 1 the answer is \"no\"; 2 bad usage or input; 3 the machine failed; 130 "
            "interrupted.\n");
 }

@@ -86,7 +86,8 @@ typedef struct sg_command {
     int (*run)(const sg_args *args);
 } sg_command;
 const sg_command *sg_commands(size_t *count);
-void sg_help_command(const sg_command *command);
+/* word: the first argument, whose own options are told where the command has verbs ("make" of dataset), or NULL. */
+void sg_help_command(const sg_command *command, const char *word);
 void sg_help(void);
 
 #endif

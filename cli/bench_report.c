@@ -51,7 +51,7 @@ const char *sg_bench_precision_name(const char *compute) {
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 
-enum { NOTES_SHOWN = 5 };
+enum { NOTES_SHOWN = 5, OMISSIONS_SHOWN = 3 };
 
 static void print_disturbed(const sg_bench_report *report) {
     size_t n = 0;
@@ -73,9 +73,12 @@ static void print_omissions(const sg_bench_report *report) {
         bool told = false;
         for (size_t j = 0; j < i; j++) told = told || strcmp(report->omissions[j].why, o->why) == 0;
         if (told) continue;
+        size_t n = 1;
         printf("  left out: %s", o->what);
         for (size_t j = i + 1; j < report->n_omissions; j++)
-            if (strcmp(report->omissions[j].why, o->why) == 0) printf(", %s", report->omissions[j].what);
+            if (strcmp(report->omissions[j].why, o->why) == 0 && n++ < OMISSIONS_SHOWN)
+                printf("; %s", report->omissions[j].what);
+        if (n > OMISSIONS_SHOWN) printf(" and %zu more (--json names them)", n - OMISSIONS_SHOWN);
         printf(": %s\n", o->why);
     }
 }

@@ -27,6 +27,7 @@ typedef struct gauging {
     const volatile int *stop;
     sg_progress progress;
     double end_s; /* when measuring must be over */
+    bool tells;   /* where no bar is drawn: a line for each point */
 } gauging;
 
 static bool key_is(const sg_setting *s, const char *key) {
@@ -60,7 +61,8 @@ static sg_policy_request at_size(const gauging *g, int64_t size, sg_setting *roo
     return policy;
 }
 
-static sg_code measure_size(gauging *g, int64_t size, double budget_s, int64_t least, sg_point *point,
+/* Within budget_s where `least` iterations allow it, and within limit_s where one does. */
+static sg_code measure_size(gauging *g, int64_t size, double budget_s, double limit_s, int64_t least, sg_point *point,
                             sg_status *status) {
     char text[32];
     sg_setting *room = calloc(g->request.n_settings + 1, sizeof *room);
@@ -69,7 +71,11 @@ static sg_code measure_size(gauging *g, int64_t size, double budget_s, int64_t l
     sg_measure_options options = sg_measuring_options(g->args, &g->choice, g->stop, &g->progress);
     options.catalogue = g->data.catalogue;
     options.time_budget_s = budget_s;
+    options.time_limit_s = limit_s;
     options.min_iterations = least;
+    if (g->tells)
+        fprintf(stderr, "stepgauge: measuring %s %lld, %.0f s left\n", g->ppo ? "envs" : "batch", (long long)size,
+                fmax(0, g->end_s - sg_clock_s()));
     sg_code code = sg_measure(&policy, &options, point, status);
     free(room);
     return code;
@@ -91,11 +97,13 @@ static sg_code first_round(gauging *g, sg_status *status) {
         if (g->run.n_points) {
             const sg_point *last = &g->run.points[g->run.n_points - 1];
             per_unit = step_s(last) / (double)(g->ppo ? last->config.envs : last->config.batch);
-            /* two warm-ups, three iterations and one in which every op is timed */
-            if (6.5 * per_unit * (double)g->size[i] > left_s) continue;
+            /* a warm-up, an iteration that counts and what is in doubt */
+            if (2.5 * per_unit * (double)g->size[i] > left_s) continue;
         }
         sg_point *point = &g->run.points[g->run.n_points];
-        sg_code code = measure_size(g, g->size[i], left_s / (SIZES - i + 1), 3, point, status);
+        /* what the smaller ones take, the largest lacks */
+        double limit_s = i + 1 < SIZES ? 0.5 * left_s : left_s;
+        sg_code code = measure_size(g, g->size[i], left_s / (SIZES - i + 1), limit_s, 3, point, status);
         if (code == SG_NO && g->run.n_points) continue;
         if (code != SG_OK) return *g->stop && g->run.n_points ? SG_OK : code;
         g->run.n_points++;
@@ -113,7 +121,7 @@ static sg_code refine(gauging *g, sg_status *status) {
         if (width(widest) < 0.02 || 8 * step_s(widest) > left_s) return SG_OK;
         sg_point again;
         int64_t size = g->ppo ? widest->config.envs : widest->config.batch;
-        sg_code code = measure_size(g, size, left_s, widest->iterations + 3, &again, status);
+        sg_code code = measure_size(g, size, left_s, left_s, widest->iterations + 3, &again, status);
         if (code != SG_OK) return *g->stop ? SG_OK : code;
         sg_point *drop = width(&again) < width(widest) ? widest : &again;
         sg_point kept = drop == widest ? again : *widest;
@@ -141,6 +149,7 @@ static sg_code measure(gauging *g, sg_status *status) {
     double budget_s = g->args->time_budget_s > 0 ? g->args->time_budget_s : DEFAULT_BUDGET_S;
     g->end_s = sg_clock_s() + budget_s;
     g->progress = sg_progress_start(g->args);
+    g->tells = !g->args->quiet && !g->progress.on;
     sg_code code = g->data.catalogue ? sg_real_data_prepare(&g->data, SG_LAYER_CACHED, g->stop, status) : SG_OK;
     if (code == SG_OK || code == SG_NO)
         code = first_round(g, status); /* NO: what does not fit in memory comes from disk */

@@ -2,6 +2,7 @@
 #include "calibration/log/build.h"
 #include "cli/commands.h"
 #include "cli/importing.h"
+#include "sim/files/run_file.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -58,10 +59,40 @@ static sg_code read_config(const sg_args *args, sg_import *import, sg_status *st
     return SG_OK;
 }
 
+/* An HDF5 file in place of a log: most likely one that this program wrote. */
+static sg_code check_text(const char *path, sg_status *status) {
+    static const unsigned char signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
+    /* run files begin with a block of their own, as HDF5 allows: its signature stands at 0, 512, 1024 .. */
+    enum { LAST = 4096 };
+    unsigned char begin[8] = {0};
+    bool found = false;
+    struct stat info;
+    if (strcmp(path, "-") == 0 || stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return SG_OK;
+    FILE *file = fopen(path, "rb");
+    for (long at = 0; file && !found && at <= LAST; at = at ? 2 * at : 512)
+        found = fseek(file, at, SEEK_SET) == 0 && fread(begin, 1, sizeof begin, file) == sizeof begin &&
+                memcmp(begin, signature, sizeof begin) == 0;
+    if (file) (void)fclose(file);
+    if (!found) return SG_OK;
+    sg_run run;
+    sg_status ignored;
+    if (sg_run_file_read(path, &run, &ignored) != SG_OK)
+        return sg_fail(status, SG_BAD_INPUT,
+                       "%.200s is an HDF5 file and no training log: a fitted machine is given with --machine or to "
+                       "'compare LOG machine.h5', demonstrations with --dataset",
+                       path);
+    sg_run_clear(&run);
+    return sg_fail(status, SG_BAD_INPUT,
+                   "%.200s is a run file of measurements, not a training log: 'stepgauge fit %.200s' fits a machine to "
+                   "it, 'stepgauge compare LOG %.200s' sets a log beside it",
+                   path, path, path);
+}
+
 sg_code sg_import_read(const sg_args *args, const char *path, sg_import *import, sg_status *status) {
     memset(import, 0, sizeof *import);
     import->path = path;
-    sg_code code = sg_logs_read(path, &import->logs, status);
+    sg_code code = check_text(path, status);
+    if (code == SG_OK) code = sg_logs_read(path, &import->logs, status);
     return code == SG_OK ? read_config(args, import, status) : code;
 }
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 static json_t *json_offer(const sg_offer_answer *o) {
-    return json_pack(
+    json_t *object = json_pack(
         "{s:s, s:s, s:i, s:i, s:s, s:s, s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:s, s:s, s:s, s:s, s:s, s:s, s:s}",
         "provider", o->provider, "name", o->name, "gpus", o->gpus, "workers", o->workers, "gpu", o->gpu, "machine",
         o->machine, "batch", (json_int_t)o->batch, "steps", (json_int_t)o->steps, "fits", (int)o->fits, "step_s",
@@ -17,6 +17,18 @@ static json_t *json_offer(const sg_offer_answer *o) {
         "evidence", sg_evidence_name(o->evidence), "device_evidence", sg_evidence_name(o->device_evidence),
         "host_evidence", sg_evidence_name(o->host_evidence), "price_date", o->price_date, "excluded", o->excluded,
         "command", o->command);
+    const struct {
+        const char *name;
+        const sg_figure *seconds;
+    } rest[] = {{"start_s", &o->start_s},
+                {"first_batch_s", &o->first_batch_s},
+                {"checkpoints_s", &o->checkpoints_s},
+                {"epoch_ends_s", &o->epoch_ends_s}};
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
+        (void)json_object_set_new(object, rest[i].name, sg_json_figure(rest[i].seconds));
+    (void)json_object_set_new(object, "epoch_ends", json_integer((json_int_t)o->epoch_ends));
+    (void)json_object_set_new(object, "checkpoints", json_integer((json_int_t)o->checkpoints));
+    return object;
 }
 
 json_t *sg_json_plan(const sg_plan_answer *plan) {
@@ -67,6 +79,47 @@ static void add_row(sg_table *table, const sg_offer_answer *o, bool with_provide
     sg_table_row(table, row);
 }
 
+static void print_share(const char *before, double count, const char *one, const char *many, double seconds) {
+    if (!(seconds > 0)) return;
+    printf("%s%.0f %s %s", before, count, count == 1 ? one : many, sg_show_duration(seconds).s);
+}
+
+/* Where a wall-clock goes that is not all steps. */
+static void print_parts(const sg_offer_answer *o, const char *name) {
+    if (!isfinite(o->wall_clock_s.value)) return;
+    printf("%s: %s = start-up %s", name, sg_show_duration(o->wall_clock_s.value).s,
+           sg_show_duration(o->start_s.value).s);
+    if (o->first_batch_s.value > 0) printf(" + first batch %s", sg_show_duration(o->first_batch_s.value).s);
+    print_share(" + ", (double)o->steps, "step", "steps", (double)o->steps * o->step_s.value);
+    print_share(" + ", o->epoch_ends, "end of an epoch", "ends of epochs", o->epoch_ends_s.value);
+    print_share(" + ", o->checkpoints, "checkpoint", "checkpoints", o->checkpoints_s.value);
+    printf("\n");
+}
+
+/* Of those not excluded, the one of whose time the least goes into steps. */
+static const sg_offer_answer *least_steps(const sg_plan_answer *plan) {
+    const sg_offer_answer *found = NULL;
+    double least = INFINITY;
+    for (size_t i = 0; i < plan->n_offers; i++) {
+        const sg_offer_answer *o = &plan->offers[i];
+        double share = (double)o->steps * o->step_s.value / o->wall_clock_s.value;
+        if (o->excluded[0] || !o->best || !(share < least)) continue;
+        least = share;
+        found = o;
+    }
+    return found;
+}
+
+static void print_times(const sg_plan_answer *plan) {
+    const sg_offer_answer *first = plan->recommended >= 0 ? &plan->offers[plan->recommended] : NULL;
+    const sg_offer_answer *least = least_steps(plan);
+    if (!first && !plan->has_here) return;
+    printf("\nWhat the wall-clock holds\n");
+    if (plan->has_here) print_parts(&plan->here, plan->here.name);
+    if (first) print_parts(first, first->name);
+    if (least && least != first) print_parts(least, least->name);
+}
+
 void sg_print_plan(const sg_plan_answer *plan) {
     char wall[32], cost[32];
     (void)snprintf(wall, sizeof wall, "wall-clock (%.3g %%)", 100 * plan->interval);
@@ -89,6 +142,7 @@ void sg_print_plan(const sg_plan_answer *plan) {
             if (!plan->offers[i].excluded[0] && plan->offers[i].best) add_row(table, &plan->offers[i], several);
         sg_table_print(table);
     }
+    print_times(plan);
     for (size_t i = 0, first = 1; i < plan->n_offers; i++) {
         const sg_offer_answer *o = &plan->offers[i];
         if (!o->excluded[0] || !o->best) continue;

@@ -42,7 +42,7 @@ static int run(int argc, char **argv) {
     const sg_command *command = find_command(args.command);
     if (!command) return unknown_command(args.command);
     if (args.help) {
-        sg_help_command(command);
+        sg_help_command(command, args.positional.n ? args.positional.value[0] : NULL);
         return SG_OK;
     }
     return command->run(&args);

@@ -2,6 +2,7 @@
 
 #include "calibration/config/config_dir.h"
 #include "datasets/catalogue/catalogue.h"
+#include "datasets/catalogue/near_path.h"
 #include "kernels/nearest.h"
 
 #include <math.h>
@@ -188,13 +189,13 @@ static sg_code read_dataset(const char *name, sg_dataset *dataset, sg_status *st
         sg_catalogue_close(catalogue);
         return SG_OK;
     }
-    if (code != SG_OK && stat(name, &info) != 0)
-        return sg_fail(
-            status, code,
-            "data set %.256s does not exist: give the folder that holds meta/info.json, a set that ships under "
-            "configs/datasets, or --frames, --cameras, --state-dim and --action-dim",
-            name);
-    return code;
+    if (code == SG_OK || stat(name, &info) == 0) return code;
+    char near[SG_NEAR_BYTES];
+    sg_near_path(name, near, sizeof near);
+    return sg_fail(status, code,
+                   "data set %.256s does not exist: %s%s%sgive the folder that holds meta/info.json, a set that ships "
+                   "under configs/datasets, or --frames, --cameras, --state-dim and --action-dim",
+                   name, near[0] ? "did you mean '" : "", near, near[0] ? "'? Else " : "");
 }
 
 static sg_code read_files(const sg_args *a, sg_request *r, sg_status *status) {

@@ -158,15 +158,24 @@ static void by_prediction(const sg_compare_facts *f, const sg_compared *update, 
              f->config->precision, (long long)f->config->batch);
 }
 
-static void by_loader(const sg_compared *data, const sg_compared *step, sg_comparison *c) {
-    if (!outside(data) || !step) return;
+/* Whether it explains something. */
+static bool by_loader(const sg_compared *data, const sg_compared *step, sg_comparison *c) {
+    if (!outside(data) || !step) return false;
     bool slower = data->log > data->predicted.high;
     /* Neither matters where waiting is below a twentieth of the step. */
-    if (fmax(data->log, data->predicted.value) < 0.05 * step->log) return;
+    if (fmax(data->log, data->predicted.value) < 0.05 * step->log) return false;
     find(c, "The loader is %s than predicted: %.3g s of waiting against %.3g s; %s", slower ? "slower" : "faster",
          data->log, data->predicted.value,
          slower ? "fewer or slower cores, larger frames, a busy disk, or frames without persistent workers"
                 : "cached or smaller frames, more cores");
+    return slower;
+}
+
+/* Behind a loader that is slower: the rest of the step's difference, below a tenth of the step, needs no cause of its own. A
+ * memory that is another speaks for itself. */
+static bool little_is_left(const sg_compared *update, const sg_compared *step, const sg_compared *peak) {
+    if (!update || !step || outside(peak)) return false;
+    return fabs(update->log - update->predicted.value) < 0.1 * step->log;
 }
 
 static void by_memory(const sg_compared *peak, sg_comparison *c) {
@@ -204,10 +213,10 @@ static void findings(const sg_compare_facts *f, sg_comparison *c) {
     by_measurement(f, learning ? learning : update, c);
     if (!f->predicted) return;
     size_t before = c->n_findings;
-    bool explained = outside(update) && by_alternative(f, update, peak, c);
-    if (!explained) by_prediction(f, update, "update", c);
+    bool done = by_loader(data, step, c) && little_is_left(update, step, peak);
+    bool explained = !done && outside(update) && by_alternative(f, update, peak, c);
+    if (!done && !explained) by_prediction(f, update, "update", c);
     by_prediction(f, learning, "learning", c);
-    by_loader(data, step, c);
     if (!explained) by_memory(peak, c);
     by_capacity(f, peak, c);
     by_environment(f, collection, c);

@@ -149,11 +149,18 @@ static size_t list_names(const sg_names *names, const char *part, char *out, siz
     return count;
 }
 
-static sg_code unknown_name(const sg_names *names, const char *kind, const char *name, bool plain, sg_status *status) {
+/* More names than fit into two lines are not listed: the folder that holds them is named. */
+enum { LISTED = 16 };
+
+static sg_code unknown_name(const sg_names *names, const char *folder, const char *kind, const char *name, bool plain,
+                            sg_status *status) {
     char list[900];
     if (plain && list_names(names, name, list, sizeof list))
         return sg_fail(status, SG_BAD_INPUT, "unknown name \"%.80s\" in %s: did you mean one of %s?", name, kind, list);
     const char *near = plain ? sg_nearest(name, (const char *const *)names->name, names->count) : NULL;
+    if (names->count > LISTED)
+        return sg_fail(status, SG_BAD_INPUT, "unknown name \"%.80s\" in %s: %s%s%sall %zu are in %.300s", name, kind,
+                       near ? "did you mean \"" : "", near ? near : "", near ? "\"? " : "", names->count, folder);
     (void)list_names(names, NULL, list, sizeof list);
     if (near)
         return sg_fail(status, SG_BAD_INPUT, "unknown name \"%.80s\" in %s: did you mean \"%s\"? Known are %s", name,
@@ -177,7 +184,8 @@ sg_code sg_config_find(const char *config_dir, const char *kind, const char *nam
     sg_code code = sg_config_list(config_dir, kind, ending, &names, status);
     if (code) return code;
     const char *same = plain ? same_name(&names, name) : NULL;
-    if (!same || !is_file_of(folder, same, ending, path, bytes)) code = unknown_name(&names, kind, name, plain, status);
+    if (!same || !is_file_of(folder, same, ending, path, bytes))
+        code = unknown_name(&names, folder, kind, name, plain, status);
     sg_names_clear(&names);
     return code;
 }

@@ -24,7 +24,7 @@ sg_code sg_config_list(const char *config_dir, const char *kind, const char *end
 void sg_names_clear(sg_names *names);
 
 /* Path of configs/<kind>/<name><ending>. Case and what is neither letter nor digit do not count where one name is meant
- * ("RTX 4090"). SG_BAD_INPUT when there is none; the message lists the names that hold it, or the nearest and all. */
+ * ("RTX 4090"). SG_BAD_INPUT when there is none; the message lists the names that hold it, or the nearest, and all or where they are. */
 sg_code sg_config_find(const char *config_dir, const char *kind, const char *name, const char *ending, char *path,
                        size_t bytes, sg_status *status);
 

@@ -35,6 +35,9 @@ typedef struct sg_offer_answer {
     bool best;  /* of the batches of its offer */
     size_t row; /* of the offer, in its file */
     sg_figure step_s, wall_clock_s, cost_usd, peak_bytes;
+    /* What wall_clock_s holds beside the steps; epoch_ends and checkpoints: how many. */
+    sg_figure start_s, first_batch_s, checkpoints_s, epoch_ends_s;
+    double checkpoints, epoch_ends;
     char limited_by[32];
     char loader_text[256]; /* where the loader limits: what it feeds, and what would lift it; else "" */
     sg_evidence evidence, device_evidence, host_evidence;
@@ -54,9 +57,10 @@ typedef struct sg_plan_answer {
     bool has_here;
 } sg_plan_answer;
 
-/* Predicts every offer with every batch, from the same training: wall-clock = start-up + steps + checkpoints + epoch ends, each with its own
- * doubt; cost by the provider's billing rule. Recommended is the cheapest offer that fits in memory, time and budget, upper
- * bounds counted. An offer that cannot be predicted is excluded with the reason. */
+/* Predicts every offer with every batch, from the same training: wall-clock = start-up + first batch + steps + checkpoints +
+ * epoch ends, each with its own doubt; cost by the provider's billing rule. Recommended is the cheapest offer that fits in
+ * memory, time and budget, upper bounds counted; of several that cost the same within 3 %, the one with the least upper bound.
+ * An offer that cannot be predicted is excluded with the reason. */
 sg_code sg_plan_make(const sg_plan_request *request, sg_plan_answer *answer, sg_status *status);
 void sg_plan_clear(sg_plan_answer *answer);
 

@@ -205,7 +205,7 @@ static sg_figure collection_by_law(const sg_predict_work *w, const sg_law *law) 
     sg_law_at(law, (double)w->training->envs, &step_s, &log_sd);
     sg_evidence evidence = law->n_points == 0 || w->options->environment_elsewhere ? SG_EVIDENCE_DATA_SHEET
                            : (double)w->training->envs < law->low_x || (double)w->training->envs > law->high_x
-                               ? SG_EVIDENCE_MEASURED
+                               ? SG_EVIDENCE_CALIBRATED
                                : SG_EVIDENCE_OBSERVED;
     double width = law->n_points ? sg_width(SG_LIMIT_ENVIRONMENT, evidence) : OTHER_TASK_LOG_SD;
     if (sg_ranks_of_node(w) < w->ranks) width = hypot(width, NODES_LOG_SD);

@@ -1,6 +1,7 @@
 #include "datasets/catalogue/catalogue_kinds.h"
 
 #include "datasets/catalogue/data_files.h"
+#include "datasets/catalogue/near_path.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -103,6 +104,15 @@ static const char *name_of(const char *path, char *real) {
     return *name ? name : last;
 }
 
+static sg_code no_such_set(const char *path, sg_status *status) {
+    char near[SG_NEAR_BYTES];
+    sg_near_path(path, near, sizeof near);
+    return sg_fail(status, SG_BAD_INPUT,
+                   "data set %.400s does not exist: %s%s%sgive the folder that holds meta/info.json, folders of images "
+                   "or HDF5 files",
+                   path, near[0] ? "did you mean '" : "", near, near[0] ? "'? Else " : "");
+}
+
 /* The last part of the path as the file system knows it ("." has a name too). */
 static sg_code set_name(sg_catalogue *catalogue, const char *path, sg_status *status) {
     int n = snprintf(catalogue->path, sizeof catalogue->path, "%s", path);
@@ -111,12 +121,7 @@ static sg_code set_name(sg_catalogue *catalogue, const char *path, sg_status *st
     while (n > 1 && catalogue->path[n - 1] == '/') catalogue->path[--n] = 0;
     memcpy(catalogue->info.path, catalogue->path, sizeof catalogue->path);
     char *real = realpath(path, NULL);
-    if (!real)
-        return sg_fail(
-            status, SG_BAD_INPUT,
-            "data set %.400s does not exist: give the folder that holds meta/info.json, folders of images or "
-            "HDF5 files",
-            path);
+    if (!real) return no_such_set(path, status);
     (void)snprintf(catalogue->name, sizeof catalogue->name, "%.63s", name_of(catalogue->path, real));
     for (char *p = catalogue->name; *p; p++)
         if (*p == ';' || (unsigned char)*p < 32 || *p == 127) *p = '_'; /* names stand in lines of their own */

@@ -40,6 +40,8 @@ typedef struct session {
     sg_gpu_watch *gpu;           /* NULL: no GPU, or its driver tells nothing */
     bool agreed;                 /* all ranks know that it failed, and where */
     double start_s, iteration_s; /* when it all began; wall time of the latest iteration, both halves */
+    sg_step_times warm;          /* of the latest iteration of the warm-up */
+    int64_t warmed;              /* iterations of the warm-up */
 } session;
 
 enum { BALLOT_BYTES = 512 };
@@ -220,14 +222,27 @@ static bool stop_asked(const session *s) {
     return s->options->stop && *s->options->stop;
 }
 
+static double elapsed_s(const session *s) {
+    return sg_clock_s() - s->start_s;
+}
+
+enum { WITH_PROFILE = 2 }; /* an iteration, and one in which each op is timed */
+
+/* Whether so many further iterations would pass the limit. */
+static bool no_time_for(const session *s, double iterations) {
+    double limit_s = s->options->time_limit_s;
+    return s->ranks == 1 && limit_s > 0 && elapsed_s(s) + iterations * s->iteration_s > limit_s;
+}
+
 /* Enough is enough for this rank. */
 static bool enough(const session *s) {
     const sg_measure_options *o = s->options;
     int64_t n = (int64_t)s->record.n, least = o->min_iterations > 0 ? o->min_iterations : 1;
+    if (n > 0 && no_time_for(s, WITH_PROFILE)) return true;
     if (n < least) return false;
     if (o->max_iterations > 0 && n >= o->max_iterations) return true;
     /* the profile afterwards takes about one more iteration */
-    if (o->time_budget_s > 0 && sg_clock_s() - s->start_s + 2 * s->iteration_s > o->time_budget_s) return true;
+    if (o->time_budget_s > 0 && elapsed_s(s) + 2 * s->iteration_s > o->time_budget_s) return true;
     return n >= sg_measured_loader_least(&s->real) && o->tight > 0 && sg_record_spread(&s->record) <= o->tight;
 }
 
@@ -248,7 +263,7 @@ static void tell(const session *s, const char *what) {
     if (!o->progress) return;
     double n = (double)s->record.n, least = o->min_iterations > 0 ? (double)o->min_iterations : 1;
     double fraction = n / fmax(least, o->max_iterations > 0 ? (double)o->max_iterations : least);
-    if (o->time_budget_s > 0) fraction = fmax(fraction, (sg_clock_s() - s->start_s) / o->time_budget_s);
+    if (o->time_budget_s > 0) fraction = fmax(fraction, elapsed_s(s) / o->time_budget_s);
     if (n < least) fraction = fmin(fraction, n / least);
     o->progress(o->user, fmin(fraction, 1), what);
 }
@@ -298,13 +313,23 @@ static sg_code warm_up(session *s, sg_status *status) {
         sg_code code = sg_walker_iteration(s->walker, &times, status);
         s->iteration_s = sg_clock_s() - start;
         s->own_s = times.preprocessing_s + times.update_s;
+        s->warm = times;
+        s->warmed++;
         bool done, stopped;
         if (!code) code = decide(s, &done, &stopped, status);
         if (code) return code;
         if (stopped) return interrupted(status);
+        if (no_time_for(s, 1 + WITH_PROFILE)) break; /* one that counts is worth more than one that does not */
     }
-    sg_walker_reset_peak(s->walker);
+    /* a peak of its own is not known of the only iteration that there is */
+    if (!no_time_for(s, WITH_PROFILE)) sg_walker_reset_peak(s->walker);
     return SG_OK;
+}
+
+/* There is no time for a second one. */
+static sg_code count_warm_up(session *s, sg_status *status) {
+    s->warmed = 0;
+    return sg_record_add(&s->record, &s->warm, NAN, status);
 }
 
 /* One counted iteration; with several ranks a second one without the exchange stands beside it. */
@@ -331,7 +356,7 @@ static sg_code count_iterations(session *s, bool *stopped, sg_status *status) {
         if (code) return code;
         tell_iteration(s);
     }
-    int64_t least = s->options->min_iterations > 0 ? s->options->min_iterations : 1;
+    int64_t least = s->options->min_iterations > 0 && !no_time_for(s, WITH_PROFILE) ? s->options->min_iterations : 1;
     return *stopped && (int64_t)s->record.n < least ? interrupted(status) : SG_OK;
 }
 
@@ -356,7 +381,7 @@ static void sum_up_profiles(const sg_training *t, int n, const double *seconds, 
 /* A few iterations in which each op is timed by itself. */
 static sg_code profile(session *s, sg_point *p, sg_status *status) {
     const sg_training *t = s->training;
-    double left_s = s->options->time_budget_s > 0 ? s->options->time_budget_s - (sg_clock_s() - s->start_s) : INFINITY;
+    double left_s = s->options->time_budget_s > 0 ? s->options->time_budget_s - elapsed_s(s) : INFINITY;
     /* ranks must agree on the number, and their clocks do not */
     int n = s->ranks == 1 && left_s > 2 * MOST_PROFILES * s->iteration_s ? MOST_PROFILES : 1;
     size_t values = (size_t)n * t->n_ops;
@@ -401,14 +426,15 @@ static bool rates_are_native(const session *s) {
 static sg_code run_protocol(session *s, sg_point *p, sg_status *status) {
     bool stopped = false;
     sg_code code = warm_up(s, status);
-    if (!code)
+    bool cold = !code && no_time_for(s, WITH_PROFILE), hurried = !code && no_time_for(s, 2 + WITH_PROFILE);
+    if (!code && !hurried)
         code = sg_measured_loader_settle(&s->real, s->own_s / fmax(1, (double)s->training->accumulation), status);
     if (code) return code;
     sg_host_state_read(&s->before);
     if (s->real.loader) s->before.own_s += sg_loader_processes_s(s->real.loader);
     sg_measured_loader_count(&s->real);
     s->gpu = sg_gpu_watch_start(&s->info);
-    code = count_iterations(s, &stopped, status);
+    code = cold ? count_warm_up(s, status) : count_iterations(s, &stopped, status);
     code = stop_watching(s, &p->gpu, code, status);
     if (code) return code;
     sg_host_state after;
@@ -426,12 +452,17 @@ static sg_code run_protocol(session *s, sg_point *p, sg_status *status) {
     p->frame_s = s->loader && s->training->cameras > 0 ? sg_loader_frame_s(s->loader) : NAN;
     sg_record_finish(&s->record, p);
     sg_measured_loader_waits(p);
-    p->warmup = s->options->warmup > 1 ? s->options->warmup : 1;
+    p->warmup = s->warmed;
     p->fits_rates = rates_are_native(s);
     (void)snprintf(p->source, sizeof p->source, "measured");
     /* ranks that share these processors are no strangers */
     bool shared = s->ranks > 1 && sg_host_processors() > 1;
     sg_record_judge(p, &s->before, &after, shared ? s->ranks : 1);
+    if (cold) {
+        p->disturbed = true;
+        (void)snprintf(p->disturbed_why, sizeof p->disturbed_why,
+                       "the time allowed one iteration alone, the first: nothing was warm");
+    }
     return s->ranks > 1 ? sg_measure_gather(s->options->bootstrap, p, status) : SG_OK;
 }
 

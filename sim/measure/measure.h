@@ -21,6 +21,9 @@ typedef struct sg_measure_options {
     int64_t min_iterations, max_iterations, warmup; /* counted iterations; warm-up: at least 1 */
     double tight;         /* stop when the median's 95 % interval is within +- this fraction (0.02) */
     double time_budget_s; /* for this point, warm-up included; 0 = none. min_iterations are made all the same */
+    /* One rank: what warm-up and min_iterations give way to; 0 = none. One iteration and one in which each op is timed are
+     * made in any case; where there is no time for a third, the first of the warm-up is the one that counts. */
+    double time_limit_s;
     uint64_t seed;
     /* batches are this data set's, read by worker processes; NULL: synthetic ones */
     const struct sg_catalogue *catalogue;

@@ -142,6 +142,30 @@ static void differences(void **state) {
     assert_true(points_to(&c, "loader is slower"));
 }
 
+/* Where the loader explains the step, nothing else is guessed at. */
+static void the_loader_first(void **state) {
+    (void)state;
+    static const char starved[] = "Effective batch size: 8 x 1 = 8\n"
+                                  "step:200 smpl:1600 data_s:2.070 prep_s:0.001 updt_s:0.300 smp/s:4 mem_gb:4.00\n"
+                                  "step:400 smpl:3200 data_s:2.070 prep_s:0.001 updt_s:0.200 smp/s:4 mem_gb:4.00\n"
+                                  "step:600 smpl:4800 data_s:2.070 prep_s:0.001 updt_s:0.200 smp/s:4 mem_gb:4.00\n";
+    sg_point_config config = config_of(8, 2);
+    sg_prediction p = prediction(0.11, 4, 0.9);
+    sg_compare_alternative other = {.what = "batch 16", .predicted = prediction(0.2, 4, 0.9)};
+    sg_compare_facts facts = {.config = &config, .predicted = &p, .alternatives = &other, .n_alternatives = 1};
+    p.dataloading_s = figure(0.01);
+    sg_comparison c = compare(starved, facts);
+    assert_int_equal(c.n_findings, 1);
+    assert_non_null(strstr(c.findings[0], "loader is slower"));
+    /* what the loader leaves is much, or memory is another */
+    c = compare(trained, facts);
+    assert_true(points_to(&c, "looks like a training with batch 16") && strstr(c.findings[0], "loader is slower"));
+    p = prediction(0.11, 2, 0.9);
+    p.dataloading_s = figure(0.01);
+    c = compare(starved, facts);
+    assert_true(points_to(&c, "looks like a training with batch 16"));
+}
+
 static void ppo(void **state) {
     (void)state;
     sg_point_config config = {.envs = 4096, .steps_per_env = 24, .ranks = 1, .policy = "ppo"};
@@ -181,8 +205,8 @@ static void nearest_points(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(phases), cmocka_unit_test(older_formats),  cmocka_unit_test(differences),
-        cmocka_unit_test(ppo),    cmocka_unit_test(nearest_points),
+        cmocka_unit_test(phases),           cmocka_unit_test(older_formats), cmocka_unit_test(differences),
+        cmocka_unit_test(the_loader_first), cmocka_unit_test(ppo),           cmocka_unit_test(nearest_points),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -163,6 +163,11 @@ static void predictions(void **state) {
     assert_near(p.iteration_s.value, p.collection_s.value + p.learning_s.value, 1e-9);
     assert_near(p.learning_s.value, without.learning_s.value, 1e-9);
     assert_int_equal(p.collection_s.evidence, SG_EVIDENCE_OBSERVED);
+    envs.value = "16384"; /* no log had so many */
+    sg_prediction more = sg_predicted(&r, &m, &o);
+    envs.value = "2048";
+    assert_int_equal(more.collection_s.evidence, SG_EVIDENCE_CALIBRATED);
+    assert_true(more.collection_s.high / more.collection_s.value > p.collection_s.high / p.collection_s.value);
     o.environment_elsewhere = true;
     sg_prediction elsewhere = sg_predicted(&r, &m, &o);
     assert_true(elsewhere.collection_s.high > p.collection_s.high);
