@@ -257,10 +257,11 @@ static sg_code fit_times(observed *o, sg_status *status) {
     sg_observed_fit_result r;
     code = sg_observed_fit(m, o->seen, o->n, walk, o, o->origin, &r, status);
     if (code) return code;
-    sg_fit_note(o->fit,
-                "logs: before this fit the prediction was %.3g times the time that the logs show; after it they differ "
-                "by %.1f %%, and all predicted times are multiplied by a last factor of %.3f",
-                1 / r.shift, 100 * r.left_log, r.factor);
+    sg_fit_note(
+        o->fit,
+        "logs: a step took %.3g times as long as predicted before the fit; the fitted machine predicts it within "
+        "%.1f %%, by its parameters and a factor of %.3f that multiplies every predicted time",
+        r.shift, 100 * r.left_log, r.factor);
     for (size_t i = 0; i < o->n; i++) {
         double off = log(o->seen[i].seconds / o->seen[i].predicted_s);
         if (fabs(off) > SURPRISE * o->seen[i].doubt)

@@ -72,7 +72,8 @@ static void test_bad_sheets(void **state) {
     sg_status status;
     assert_int_equal(sg_machine_load("rtx-4091", CONFIGS, &m, &status), SG_BAD_INPUT);
     sg_assert_contains(status.text, "did you mean \"rtx-4090\"");
-    sg_assert_contains(status.text, "a100-sxm-80gb");
+    sg_assert_contains(status.text, "configs/machines"); /* where all are, not their names */
+    assert_null(strstr(status.text, "a100-sxm-80gb"));
     assert_int_equal(sg_machine_load("a100", CONFIGS, &m, &status), SG_BAD_INPUT);
     sg_assert_contains(status.text, "one of a100-pcie-40gb, a100-pcie-80gb, a100-sxm-40gb, a100-sxm-80gb?");
     assert_int_equal(sg_machine_load("RTX 4090", CONFIGS, &m, &status), SG_OK); /* case and separators do not count */

@@ -110,7 +110,7 @@ static void another_batch(void **state) {
     assert_true(off(&fit.machine, "act", 16, &real) < 0.03);
     assert_true(off(&fit.machine, "act", 64, &real) < 0.06);
     assert_true(off(&fit.machine, "act", 8, &real) < 0.06);
-    assert_true(noted(&fit, "logs: the framework's steps were +"));
+    assert_true(noted(&fit, "logs: a step took 1."));
     /* the doubt of what was seen is less than it was */
     sg_figure before = predicted("act", 64, &prior).update_s, after = predicted("act", 64, &fit.machine).update_s;
     assert_true(after.parts.parameters < 0.7 * before.parts.parameters);
