@@ -129,8 +129,22 @@ static json_t *json_parameters(const sg_machine *m) {
     return object;
 }
 
+static bool is_decode(const sg_loader_law *law) {
+    return strncmp(law->dataset, "decode;", strlen("decode;")) == 0;
+}
+
+static json_t *json_loader(const sg_loader_law *law) {
+    json_t *object = json_pack("{s:s, s:s, s:s}", "dataset", law->dataset, "layer", law->layer, "evidence",
+                               sg_evidence_name((sg_evidence)law->evidence));
+#define X(name) (void)json_object_set_new(object, #name, json_real(law->name));
+    SG_LOADER_NUMBERS(X)
+#undef X
+    return object;
+}
+
 json_t *sg_json_fit(const sg_fit *fit, const sg_run *run) {
-    json_t *laws = json_array(), *notes = json_array(), *residuals = json_array();
+    json_t *laws = json_array(), *loaders = json_array(), *notes = json_array(), *residuals = json_array();
+    for (size_t i = 0; i < fit->n_loaders; i++) (void)json_array_append_new(loaders, json_loader(&fit->loaders[i]));
     for (size_t i = 0; i < fit->n_laws; i++) (void)json_array_append_new(laws, json_law(&fit->laws[i]));
     for (size_t i = 0; i < fit->n_notes; i++) (void)json_array_append_new(notes, json_string(fit->notes[i]));
     for (size_t i = 0; i < fit->n_residuals && i < run->n_points; i++) {
@@ -140,9 +154,9 @@ json_t *sg_json_fit(const sg_fit *fit, const sg_run *run) {
         if (!isnan(fit->residuals[i])) (void)json_object_set_new(row, "log_residual", json_real(fit->residuals[i]));
         (void)json_array_append_new(residuals, row);
     }
-    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "machine", fit->machine.name, "title", fit->machine.title,
-                     "parameters", json_parameters(&fit->machine), "laws", laws, "residuals", residuals, "notes",
-                     notes);
+    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "machine", fit->machine.name, "title", fit->machine.title,
+                     "parameters", json_parameters(&fit->machine), "laws", laws, "loaders", loaders, "residuals",
+                     residuals, "notes", notes);
 }
 
 static void print_laws(const sg_fit *fit) {
@@ -169,6 +183,37 @@ static void print_laws(const sg_fit *fit) {
     }
 }
 
+static void print_range(const char *what, double low, double high) {
+    if (low == high)
+        printf("%s %.0f", what, low);
+    else
+        printf("%s %.0f to %.0f", what, low, high);
+}
+
+static void print_loader(const sg_loader_law *law) {
+    if (is_decode(law)) {
+        printf("\n%s: a frame takes a worker %.4g s +- %.2g\n", law->dataset, law->frame_s,
+               law->frame_s * law->work_log_sd);
+        return;
+    }
+    printf(
+        "\nloader of %s (%s, %s): a batch takes a worker alone batch x (sample_s + cameras x frames x frame_s)%s\n  ",
+        law->dataset, law->layer, sg_evidence_name((sg_evidence)law->evidence),
+        law->wait_s > 0 ? " + batch x wait_s" : "");
+    print_range("workers", law->low_workers, law->high_workers);
+    print_range(", batch", law->low_batch, law->high_batch);
+    printf(", %.0f point(s), %.3g processors\n", law->points, law->processors);
+    printf("  frame_s    %12.6g\n  sample_s   %12.6g  both together +- %.1f %%\n", law->frame_s, law->sample_s,
+           100 * law->work_log_sd);
+    if (law->wait_s > 0) printf("  wait_s     %12.6g\n", law->wait_s);
+    printf("  sigma      %12.6g%s\n", law->sigma, law->told & SG_LOADER_TOLD_SIGMA ? "" : "  (prior)");
+    printf("  kappa      %12.6g%s\n", law->kappa, law->told & SG_LOADER_TOLD_KAPPA ? "" : "  (prior)");
+    printf("  handover_s %12.6g%s\n", law->handover_s, law->told & SG_LOADER_TOLD_HANDOVER ? "" : "  (prior)");
+    printf("  residuals %.1f %%", 100 * law->residual_log_sd);
+    if (law->left_out_log_sd > 0) printf(", worker counts left out %.1f %%", 100 * law->left_out_log_sd);
+    printf("\n");
+}
+
 static void print_machine(const sg_machine *m) {
     printf("%s (%s), %s\n\n", m->title, m->name, m->fitted_from);
     const char *const header[] = {"parameter", "value", "+- %", "evidence", "source"};
@@ -189,6 +234,7 @@ static void print_machine(const sg_machine *m) {
 void sg_print_fit(const sg_fit *fit, const sg_run *run) {
     print_machine(&fit->machine);
     print_laws(fit);
+    for (size_t i = 0; i < fit->n_loaders; i++) print_loader(&fit->loaders[i]);
     bool first = true;
     for (size_t i = 0; i < fit->n_residuals && i < run->n_points; i++) {
         if (isnan(fit->residuals[i])) continue;

@@ -15,7 +15,7 @@ void sg_show_outlook(const sg_loader_outlook *l) {
         printf("; %.0f %% of the steps stall, for up to %s", 100 * l->stalled_share, sg_show_seconds(l->wait_max_s).s);
     if (!ready && l->stall_every > 1.5) printf(", one in %.0f", l->stall_every);
     if (l->update_stretch > 1.005) printf("; workers stretch the update by %.0f %%", 100 * (l->update_stretch - 1));
-    printf(" (%s).\n", l->source);
+    printf(".\n        It rests on: %s.\n", l->source);
 }
 
 /* 0: no number. */

@@ -35,6 +35,25 @@ static double step_cpu_of(const sg_point *p) {
     return p->loader.step_cpu_s / micro_steps(p);
 }
 
+/* From this share of the processors on, wall-clock is more the other processes' than the loader's. */
+static const double CROWDED_SHARE = 0.2;
+
+/* Processors that others kept busy, as sim/measure/host_state.c says it in words; 0: it does not. */
+static double others_of(const sg_point *p) {
+    static const char USED[] = "other processes used ";
+    const char *at = p->disturbed ? strstr(p->disturbed_why, USED) : NULL;
+    double others = at ? strtod(at + strlen(USED), NULL) : 0;
+    return others > 0 && isfinite(others) ? others : 0;
+}
+
+static bool is_crowded(const sg_point *p, double processors) {
+    static const char *const others[] = {"load average", "hypervisor", "quota held"}; /* how many is not said */
+    if (!p->disturbed) return false;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strstr(p->disturbed_why, others[i])) return true;
+    return others_of(p) > CROWDED_SHARE * processors;
+}
+
 static sg_loader_row row_of(const sg_point *p) {
     const sg_loader_record *r = &p->loader;
     double samples = (double)r->batches * (double)p->config.batch * (double)p->config.cameras;
@@ -54,6 +73,8 @@ static sg_loader_row row_of(const sg_point *p) {
                  .processors = fmax(1, processors / ranks),
                  .step_on_processors = on_processors(p)},
         .disturbed = p->disturbed,
+        .others = others_of(p) / ranks,
+        .crowded = is_crowded(p, processors),
         .period_s = p->q[SG_Q_STEP].mean / micro_steps(p),
         .step_s = step_of(p),
         .wait_p50_s = r->wait_p50_s,
@@ -94,10 +115,11 @@ static double threads_of(const sg_point *const *points, const int *group, size_t
     double step_s = INFINITY, cpu_s = 0, threads = 1;
     for (size_t i = 0; i < n; i++) {
         if (group[i] != g) continue;
+        threads = on_processors(points[i]) ? (double)points[i]->config.threads : 1;
+        if (row_of(points[i]).crowded) continue; /* how long it took is not its own */
         double own_s = step_cpu_of(points[i]);
         step_s = fmin(step_s, step_of(points[i]));
         if (own_s > 0 && (cpu_s == 0 || own_s < cpu_s)) cpu_s = own_s;
-        threads = on_processors(points[i]) ? (double)points[i]->config.threads : 1;
     }
     if (!(threads >= 1)) threads = 1;
     if (!(cpu_s > 0) || !(step_s > 0) || !isfinite(step_s)) return threads;
@@ -159,6 +181,23 @@ static double busy_of(const sg_point *const *points, const sg_loader_row *rows, 
     return counted > 0 ? sum / counted : 0;
 }
 
+static void note_crowd(sg_fit *fit, const sg_loader_law *law, const sg_loader_row *rows, size_t n) {
+    size_t crowded = 0;
+    double others = 0;
+    for (size_t i = 0; i < n; i++) {
+        crowded += rows[i].crowded;
+        if (rows[i].crowded) others = fmax(others, rows[i].others);
+    }
+    if (!crowded) return;
+    char used[64] = "";
+    if (others > 0) (void)snprintf(used, sizeof used, " (up to %.1f of %.0f processors)", others, law->processors);
+    sg_fit_note(fit,
+                "loader of %.80s, %s: %zu of %zu points beside other processes%s: they tell processor seconds alone%s; "
+                "measure again when the machine is idle",
+                law->dataset, law->layer, crowded, n, used,
+                law->wait_s > 0 && crowded == n ? ", and the wait for the disk is theirs in part" : "");
+}
+
 static sg_code fit_one(sg_fit *fit, const sg_point *const *points, size_t n, sg_status *status) {
     sg_loader_law law = {0};
     sg_loader_row *rows = calloc(n, sizeof *rows);
@@ -172,6 +211,7 @@ static sg_code fit_one(sg_fit *fit, const sg_point *const *points, size_t n, sg_
     if (!code && counts < 3)
         sg_fit_note(fit, "loader of %.80s: %d worker count(s); contention is told from three, --workers 0,1,2,4",
                     law.dataset, counts);
+    if (!code) note_crowd(fit, &law, rows, kept);
     free(rows);
     return code ? code : add(fit, &law, status);
 }
@@ -211,12 +251,20 @@ static sg_code set_machine(sg_fit *fit, const char *origin, sg_status *status) {
     sg_machine *m = &fit->machine;
     double doubt = fmax(best->contention_log_sd, 0.1);
     set_parameter(m, SG_M_FRAME_S, best->frame_s / best_relative, best_doubt, origin);
-    set_parameter(m, SG_M_SAMPLE_S, best->sample_s, 0.3, origin);
-    set_parameter(m, SG_M_LOADER_SIGMA, best->sigma, doubt, origin);
-    set_parameter(m, SG_M_LOADER_KAPPA, best->kappa, doubt, origin);
-    set_parameter(m, SG_M_HANDOVER_S, best->handover_s, 0.3, origin);
-    set_parameter(m, SG_M_HANDOVER_BANDWIDTH, best->handover_bandwidth, 0.3, origin);
+    if (best->told & SG_LOADER_TOLD_SAMPLE) set_parameter(m, SG_M_SAMPLE_S, best->sample_s, 0.3, origin);
+    if (best->told & SG_LOADER_TOLD_SIGMA) set_parameter(m, SG_M_LOADER_SIGMA, best->sigma, doubt, origin);
+    if (best->told & SG_LOADER_TOLD_KAPPA) set_parameter(m, SG_M_LOADER_KAPPA, best->kappa, doubt, origin);
+    if (best->told & SG_LOADER_TOLD_HANDOVER) {
+        set_parameter(m, SG_M_HANDOVER_S, best->handover_s, 0.3, origin);
+        set_parameter(m, SG_M_HANDOVER_BANDWIDTH, best->handover_bandwidth, 0.3, origin);
+    }
     return SG_OK;
+}
+
+static bool all_paused(const sg_point *const *points, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (!sg_point_is_paused(points[i])) return false;
+    return n > 0;
 }
 
 sg_code sg_fit_loaders(const sg_point *const *points, size_t n, const char *origin, sg_fit *fit, sg_status *status) {
@@ -234,6 +282,9 @@ sg_code sg_fit_loaders(const sg_point *const *points, size_t n, const char *orig
     }
     free(group);
     free(done);
+    if (!code && all_paused(points, n))
+        sg_fit_note(fit, "a pause stood in for every update: the loader was measured alone, the step is still the data "
+                         "sheet's (measure POLICY without --update-s and --loader-only)");
     return code ? code : set_machine(fit, origin, status);
 }
 

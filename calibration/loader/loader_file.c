@@ -30,12 +30,16 @@ sg_code sg_loaders_to_tree(const sg_loader_law *laws, size_t n, sg_h5tree *root,
 }
 
 static sg_code check(const sg_loader_law *law, int64_t evidence, sg_status *status) {
+    static const double MOST_S = 1e6, MOST_LOG_SD = 100; /* a batch takes no days; bounds of an interval stay finite */
     bool sound = evidence >= 0 && evidence < SG_EVIDENCE_COUNT;
 #define X(name) sound = sound && law->name >= 0 && law->name <= 1e15;
     SG_LOADER_NUMBERS(X)
 #undef X
-    sound = sound && law->frame_s > 0 && law->sample_s > 0 && law->handover_bandwidth > 0 && law->batch_log_sd <= 5 &&
+    sound = sound && law->frame_s > 0 && law->sample_s > 0 && law->handover_bandwidth >= 1 && law->batch_log_sd <= 5 &&
             law->sigma <= 1e4 && law->kappa <= 1e4 && law->step_weight <= 1e4;
+    sound = sound && law->frame_s <= MOST_S && law->sample_s <= MOST_S && law->wait_s <= MOST_S &&
+            law->handover_s <= MOST_S && law->work_log_sd <= MOST_LOG_SD && law->contention_log_sd <= MOST_LOG_SD &&
+            law->residual_log_sd <= MOST_LOG_SD && law->left_out_log_sd <= MOST_LOG_SD;
     return sound ? SG_OK
                  : sg_fail(status, SG_BAD_INPUT, "the loader of '%.64s' holds what no fit can give", law->dataset);
 }

@@ -12,6 +12,10 @@
  * another distribution than the mean batch. */
 static const double PERIOD_SD = 0.03, CPU_SD = 0.03, BATCH_SD = 0.05, STEP_SD = 0.03, FRAME_SD = 0.10;
 static const double DISTURBED = 2; /* times as unsure */
+/* What other processes leave open, log sd: shared caches and sibling threads make the same work take up to half as much processor
+ * time again; periods that nobody saw in quiet; a wait that is told apart from theirs by nothing. */
+static const double CROWDED_SD = 0.25, UNSEEN_PERIOD_SD = 0.2, CROWDED_WAIT_SD = 0.7;
+static const double LEAST_PROCESSORS = 0.1; /* that others leave */
 
 /* Doubt of the priors, log sd: of the work almost nothing is known beforehand; contention is somewhere between
  * nothing and all; a
@@ -56,6 +60,7 @@ static sg_code clock_of(const sg_loader_row *row, const sg_loader_law *law, doub
                         sg_status *status) {
     sg_loader_load load = row->load;
     load.step_s = step_s;
+    load.processors = fmax(load.processors - row->others, LEAST_PROCESSORS);
     sg_loader_course course = sg_loader_course_of(law, &load);
     return sg_loader_clock(&course, waits, status);
 }
@@ -75,10 +80,10 @@ static sg_code row_residuals(const fitting *f, const sg_loader_row *row, const d
            frames = (double)row->load.cameras * (double)row->load.frames_per_camera;
     double alone_s = (double)row->load.batch * (law.sample_s + frames * law.frame_s);
     double slower = w.batch_cpu_s / alone_s;
-    out[0] = residual(w.period_s, row->period_s, PERIOD_SD * unsure);
+    out[0] = row->crowded ? 0 : residual(w.period_s, row->period_s, PERIOD_SD * unsure);
     out[1] = residual(w.batch_cpu_s, row->batch_cpu_s, CPU_SD * unsure);
-    out[2] = residual(w.batch_s, row->batch_s, BATCH_SD * unsure);
-    out[3] = residual(w.step_s, row->step_s, STEP_SD * unsure);
+    out[2] = row->crowded ? 0 : residual(w.batch_s, row->batch_s, BATCH_SD * unsure);
+    out[3] = row->crowded ? 0 : residual(w.step_s, row->step_s, STEP_SD * unsure);
     out[4] = residual(law.frame_s * slower, row->frame_cpu_s, FRAME_SD * unsure);
     return SG_OK;
 }
@@ -137,10 +142,27 @@ static double log_sd_of(const sg_loader_row *r) {
     return r->batch_log_sd;
 }
 /* Seconds per sample that a worker had to wait with nobody in its way: in line, or where processors are left. */
-static double waited(const sg_loader_row *r) {
+static double waited_at_all(const sg_loader_row *r) {
     bool room = r->load.workers == 0 || r->load.workers + r->load.step_threads <= r->load.processors;
     double wait_s = r->batch_s - r->batch_cpu_s;
     return room && r->batch_cpu_s > 0 && wait_s > 0.1 * r->batch_s ? wait_s / (double)r->load.batch : 0;
+}
+static double waited(const sg_loader_row *r) {
+    return r->disturbed || r->crowded ? 0 : waited_at_all(r);
+}
+/* Rows of a quiet machine tell the wait, even that there is none. */
+static bool waits_are_told(const fitting *f) {
+    for (size_t i = 0; i < f->n; i++) {
+        const sg_loader_row *r = &f->rows[i];
+        bool room = r->load.workers == 0 || r->load.workers + r->load.step_threads <= r->load.processors;
+        if (room && !r->disturbed && !r->crowded && r->batch_cpu_s > 0 && r->batch_s > 0) return true;
+    }
+    return false;
+}
+/* Of cold files alone: others answer from memory, and wall-clock beyond processor time is what other processes took. */
+static double wait_of(const fitting *f) {
+    if (strcmp(f->law.layer, "cold") != 0) return 0;
+    return median_of(f, waits_are_told(f) ? waited : waited_at_all);
 }
 
 /* Taking a ready batch: a + bytes / b through the points whose loader kept up. */
@@ -148,7 +170,7 @@ static bool read_handover(const fitting *f, sg_loader_law *law) {
     double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0;
     for (size_t i = 0; i < f->n; i++) {
         const sg_loader_row *r = &f->rows[i];
-        if (r->load.workers == 0 || r->stalled_share > 0.05 || !(r->wait_p50_s > 0)) continue;
+        if (r->crowded || r->load.workers == 0 || r->stalled_share > 0.05 || !(r->wait_p50_s > 0)) continue;
         double weight = 1 / (r->wait_p50_s * r->wait_p50_s);
         n += weight;
         sx += weight * r->load.batch_bytes;
@@ -173,24 +195,25 @@ static bool read_handover(const fitting *f, sg_loader_law *law) {
 
 /* Where no loader kept up, what is left of a step in line beside the worker's own time for its batch is the most that taking it can
  * have cost: on a CPU, where nothing is pinned and copied, less than the prior. */
-static void bound_handover(const fitting *f, sg_loader_law *law) {
+static bool bound_handover(const fitting *f, sg_loader_law *law) {
     static const double LEFT_SD = 0.02; /* of the step: the difference of three means */
     double scale = 1;
     for (size_t i = 0; i < f->n; i++) {
         const sg_loader_row *r = &f->rows[i];
-        if (r->load.workers > 0 || !(r->batch_s > 0) || !(r->period_s > 0)) continue;
+        if (r->crowded || r->load.workers > 0 || !(r->batch_s > 0) || !(r->period_s > 0)) continue;
         double left_s = fmax(0, r->period_s - r->step_s - r->batch_s) + LEFT_SD * r->period_s;
         scale = fmin(scale, left_s / (law->handover_s + r->load.batch_bytes / law->handover_bandwidth));
     }
     law->handover_s *= scale;
     law->handover_bandwidth /= scale;
+    return scale < 1;
 }
 
 static void start(fitting *f) {
     sg_loader_law prior = sg_loader_law_prior();
     double sample_s = median_of(f, sample_work), beside_s = median_of(f, beside_frames),
            frames = median_of(f, frames_of);
-    double wait_s = median_of(f, waited), log_sd = median_of(f, log_sd_of);
+    double wait_s = wait_of(f), log_sd = median_of(f, log_sd_of);
     if (!(sample_s > 0)) sample_s = prior.sample_s + frames * prior.frame_s;
     if (!(beside_s > 0)) beside_s = fmin(prior.sample_s, 0.2 * sample_s);
     double frame_s = frames > 0 ? fmax(sample_s - beside_s, 0.1 * sample_s) / frames : prior.frame_s;
@@ -233,7 +256,7 @@ static sg_code spread_of(const fitting *f, const double *x, const sg_loader_row 
     set_law(&law, x);
     for (size_t i = 0; i < n; i++) {
         sg_loader_waits w;
-        if (!(rows[i].period_s > 0)) continue;
+        if (!(rows[i].period_s > 0) || rows[i].crowded) continue;
         sg_code code = clock_of(&rows[i], &law, bounded(x[LAW_TERMS + rows[i].group]), &w, status);
         if (code) return code;
         double error = log(w.period_s / rows[i].period_s);
@@ -305,7 +328,7 @@ static void set_range(sg_loader_law *law, const sg_loader_row *rows, size_t n) {
     }
 }
 
-static void set_doubt(const fitting *f, const double *x, const double *covariance, double cost, sg_loader_law *law) {
+static void set_doubt(const fitting *f, const double *covariance, double cost, sg_loader_law *law) {
     size_t terms = terms_of(f);
     double frames = median_of(f, frames_of), work_s = law->sample_s + frames * law->frame_s;
     double of_frame = frames * law->frame_s / work_s, of_rest = law->sample_s / work_s;
@@ -313,9 +336,29 @@ static void set_doubt(const fitting *f, const double *x, const double *covarianc
     double variance = of_frame * of_frame * covariance[FRAME * terms + FRAME] +
                       of_rest * of_rest * covariance[SAMPLE * terms + SAMPLE] +
                       2 * of_frame * of_rest * covariance[FRAME * terms + SAMPLE];
-    (void)x;
     law->work_log_sd = sqrt(scale * fmax(0, variance));
     law->contention_log_sd = sqrt(scale * fmax(0, covariance[SIGMA * terms + SIGMA]));
+    double crowded = 0;
+    for (size_t i = 0; i < f->n; i++) crowded += f->rows[i].crowded;
+    law->work_log_sd = hypot(law->work_log_sd, CROWDED_SD * crowded / (double)f->n);
+    if (law->wait_s > 0 && !waits_are_told(f))
+        law->work_log_sd = hypot(law->work_log_sd, CROWDED_WAIT_SD * law->wait_s / (law->wait_s + work_s));
+    if (crowded == (double)f->n) law->evidence = SG_EVIDENCE_CALIBRATED;
+}
+
+/* A parameter is told where its doubt is less than half of the prior's. */
+static uint8_t told_by(const double *covariance, size_t terms) {
+    static const struct {
+        size_t term;
+        double prior_sd;
+        uint8_t told;
+    } of[] = {{SAMPLE, SAMPLE_PRIOR_SD, SG_LOADER_TOLD_SAMPLE},
+              {SIGMA, CONTENTION_PRIOR_SD, SG_LOADER_TOLD_SIGMA},
+              {KAPPA, CONTENTION_PRIOR_SD, SG_LOADER_TOLD_KAPPA}};
+    unsigned told = 0;
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)
+        if (sqrt(fmax(0, covariance[of[i].term * (terms + 1)])) < 0.5 * of[i].prior_sd) told |= of[i].told;
+    return (uint8_t)told;
 }
 
 static sg_code check(const sg_loader_row *rows, size_t n, int *groups, sg_status *status) {
@@ -341,7 +384,7 @@ sg_code sg_loader_fit(const sg_loader_row *rows, size_t n, sg_loader_law *law, d
     if (code) return code;
     memcpy(f.law.dataset, law->dataset, sizeof law->dataset);
     memcpy(f.law.layer, law->layer, sizeof law->layer);
-    if (!read_handover(&f, &f.law)) bound_handover(&f, &f.law);
+    bool handover = read_handover(&f, &f.law) || bound_handover(&f, &f.law);
     start(&f);
     code = solve(&f, x, covariance, &cost, status);
     if (!code) code = spread_of(&f, x, rows, n, &sum, &counted, status);
@@ -351,10 +394,11 @@ sg_code sg_loader_fit(const sg_loader_row *rows, size_t n, sg_loader_law *law, d
     *law = f.law;
     set_law(law, x);
     set_range(law, rows, n);
-    set_doubt(&f, x, covariance, cost, law);
-    law->residual_log_sd = sqrt(sum / (double)counted);
-    law->left_out_log_sd = unseen;
     law->evidence = SG_EVIDENCE_MEASURED;
+    set_doubt(&f, covariance, cost, law);
+    law->told = (uint8_t)(told_by(covariance, terms_of(&f)) | (handover ? SG_LOADER_TOLD_HANDOVER : 0));
+    law->residual_log_sd = counted ? sqrt(sum / (double)counted) : UNSEEN_PERIOD_SD;
+    law->left_out_log_sd = unseen;
     for (int g = 0; g < f.groups && step_s; g++) step_s[g] = bounded(x[LAW_TERMS + g]);
     return SG_OK;
 }

@@ -99,17 +99,22 @@ double sg_loader_rate(const sg_loader_course *course, int workers, double proces
     return workers / batch_s;
 }
 
+double sg_loader_left(const sg_loader_course *course, double processors) {
+    return fmax(processors - course->step_threads, 0.5 * processors);
+}
+
 int sg_loader_workers_for(const sg_loader_course *course, double rate) {
-    double left = course->processors - (course->workers > 0 ? course->step_threads : 0);
+    double left = sg_loader_left(course, course->processors);
     for (int n = 1; n <= SG_LOADER_WORKERS_MAX; n += n < 64 ? 1 : n / 16)
-        if (sg_loader_rate(course, n, fmax(left, 0.5)) >= rate) return n;
+        if (sg_loader_rate(course, n, left) >= rate) return n;
     return 0;
 }
 
 int sg_loader_processors_for(const sg_loader_course *course, double rate) {
+    bool enough = sg_loader_workers_for(course, rate) > 0;
     for (int n = 1; n <= PROCESSORS_MAX; n += n < 64 ? 1 : n / 16) {
-        double left = (double)n - course->step_threads;
-        if (left > 0 && sg_loader_rate(course, n, left) >= rate) return n;
+        if (enough && n >= course->processors) return n;
+        if (sg_loader_rate(course, n, sg_loader_left(course, n)) >= rate) return n;
     }
     return 0;
 }

@@ -39,7 +39,10 @@ typedef struct sg_loader_law {
     SG_LOADER_NUMBERS(X)
 #undef X
     uint8_t evidence; /* sg_evidence */
+    uint8_t told;     /* SG_LOADER_TOLD_*: what a fit's points told, of the rest it keeps the prior; not in files */
 } sg_loader_law;
+
+enum { SG_LOADER_TOLD_SAMPLE = 1, SG_LOADER_TOLD_SIGMA = 2, SG_LOADER_TOLD_KAPPA = 4, SG_LOADER_TOLD_HANDOVER = 8 };
 
 /* The machine's parameters as a law of data whose frames cost `relative` x frame_s (sg_codec_frame_cost), with their doubt and
  * the codec's. Parameters that the machine lacks have priors. */
@@ -63,8 +66,12 @@ sg_loader_course sg_loader_course_of(const sg_loader_law *law, const sg_loader_l
 /* Batches per second that workers make when nobody has them wait: fair shares, contention, waits beside. In line: 1 / batch.
  * `processors`: those that are left for them. */
 double sg_loader_rate(const sg_loader_course *course, int workers, double processors);
+/* Of so many processors those that workers get beside the step's threads: what these leave, and half at least, which is
+ * their fair part. */
+double sg_loader_left(const sg_loader_course *course, double processors);
 /* Fewest workers on the processors of the course, and fewest processors (each with a worker, beside the step's own threads),
- * that make `rate` batches per second; 0: no number does. */
+ * that make `rate` batches per second; 0: no number does. Where workers on the processors of the course do, no more
+ * processors than these are needed. */
 int sg_loader_workers_for(const sg_loader_course *course, double rate);
 int sg_loader_processors_for(const sg_loader_course *course, double rate);
 

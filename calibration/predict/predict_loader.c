@@ -203,7 +203,7 @@ static void ready(const outlook *o, sg_loader_waits *waits) {
 }
 
 static double left_for_workers(const sg_loader_course *c) {
-    return c->workers ? fmax(c->processors - c->step_threads, 0.5 * c->processors) : c->processors;
+    return c->workers ? sg_loader_left(c, c->processors) : c->processors;
 }
 
 static bool has_plenty(const outlook *o, const sg_figure *compute) {

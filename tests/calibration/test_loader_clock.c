@@ -192,6 +192,18 @@ static void test_what_is_needed(void **state) {
     assert_int_equal(sg_loader_workers_for(&c, 5), 5);
     assert_int_equal(sg_loader_workers_for(&c, 10), 0); /* eight processors feed seven or eight */
     assert_int_equal(sg_loader_processors_for(&c, 10), 11);
+    /* a CPU's step on all of its processors leaves workers their fair half: what keeps up there needs no more of them */
+    sg_loader_course cpu = {.processors = 2,
+                            .batch_cpu_s = 0.02,
+                            .step_s = 0.03,
+                            .step_threads = 2,
+                            .workers = 3,
+                            .step_on_processors = true};
+    assert_int_equal(sg_loader_workers_for(&cpu, 1 / cpu.step_s), 1);
+    assert_int_equal(sg_loader_processors_for(&cpu, 1 / cpu.step_s), 2);
+    cpu.batch_cpu_s = 0.07; /* two do not, three have one and a half left at most */
+    assert_int_equal(sg_loader_workers_for(&cpu, 1 / cpu.step_s), 0);
+    assert_int_equal(sg_loader_processors_for(&cpu, 1 / cpu.step_s), 5);
     c.kappa = 0.1; /* each pair slows the others: some rates no number reaches */
     assert_int_equal(sg_loader_processors_for(&c, 100), 0);
 }

@@ -253,6 +253,83 @@ static void test_cold_files(void **state) {
     }
 }
 
+/* As beside processes that take nine tenths of both processors: wall-clock is theirs. */
+static void crowd(sg_loader_row *row) {
+    row->disturbed = row->crowded = true;
+    row->others = 1.8;
+    row->batch_s *= 5;
+    row->period_s *= 4;
+    row->step_s *= 3;
+}
+
+/* Crowded rows of cold files leave the wait to the others; alone they tell it with a wide doubt. */
+static void crowded_rows_tell_no_wait(void **state) {
+    (void)state;
+    const scene s = {.processors = 8, .step_per_sample_s = 4e-3, .step_threads = 0.7, .seed = 12, .wait_s = 0.03};
+    static const int workers[] = {0, 1, 2, 4};
+    sg_loader_row rows[8];
+    uint64_t seed = s.seed;
+    sg_status status = {0};
+    for (int i = 0; i < 8; i++) rows[i] = measured(&s, workers[i % 4], i < 4 ? 2 : 8, i / 4, &seed);
+    for (int i = 4; i < 8; i++) crowd(&rows[i]);
+    sg_loader_law law = {.dataset = "lerobot-v3.0;av1;480x640;gop=2;cameras=2;name=made-up", .layer = "cold"};
+    assert_int_equal(sg_loader_fit(rows, 8, &law, NULL, &status), SG_OK);
+    assert_near(log(law.wait_s / s.wait_s), 0, 0.1);
+    assert_near(log(law.frame_s / truth.frame_s), 0, 0.1);
+    assert_int_equal(law.evidence, SG_EVIDENCE_MEASURED);
+    double half = law.work_log_sd;
+    for (int i = 0; i < 4; i++) crowd(&rows[i]);
+    assert_int_equal(sg_loader_fit(rows, 8, &law, NULL, &status), SG_OK);
+    assert_true(law.wait_s > s.wait_s);
+    assert_near(log(law.frame_s / truth.frame_s), 0, 0.1);
+    assert_true(law.work_log_sd > 0.5 && law.work_log_sd > half);
+    assert_int_equal(law.evidence, SG_EVIDENCE_CALIBRATED);
+}
+
+/* Cached files never wait, and what crowded points leave to its prior becomes no parameter of the machine. */
+static void crowded_points_tell_processor_seconds(void **state) {
+    (void)state;
+    sg_point points[8];
+    static const int workers[] = {0, 1, 2, 4};
+    sg_run run = {.points = points, .n_points = 8, .machine = {.hostname = "made-up", .cores = 2, .threads = 2}};
+    for (int i = 0; i < 8; i++) {
+        points[i] = paused_point(workers[i / 2], i % 2 ? 8 : 2);
+        points[i].disturbed = true;
+        (void)snprintf(points[i].disturbed_why, sizeof points[i].disturbed_why,
+                       "preempted 300 times per second and processor; other processes used 3.6 of 4 processors");
+        points[i].loader.batch_s *= 5;
+        set_q(&points[i], SG_Q_STEP, 5 * points[i].q[SG_Q_STEP].mean);
+    }
+    sg_machine prior = prior_machine();
+    sg_fit fit;
+    OK(sg_fit_run(&run, &prior, &(sg_fit_options){0}, &fit, &status));
+    assert_int_equal(fit.n_loaders, 1);
+    const sg_loader_law *law = &fit.loaders[0];
+    assert_true(law->wait_s == 0);
+    assert_near(log(law->frame_s / truth.frame_s), 0, 0.15);
+    assert_true(law->work_log_sd >= 0.25);
+    assert_int_equal(law->evidence, SG_EVIDENCE_CALIBRATED);
+    assert_true(has_note(&fit, "beside other processes (up to 3.6 of 4 processors)"));
+    assert_true(has_note(&fit, "the step is still the data sheet's"));
+    assert_int_equal(fit.machine.p[SG_M_FRAME_S].evidence, SG_EVIDENCE_CALIBRATED);
+    for (int id = 0; id < SG_M_COUNT; id++)
+        if (id == SG_M_HANDOVER_S || id == SG_M_HANDOVER_BANDWIDTH)
+            assert_memory_equal(&fit.machine.p[id], &prior.p[id], sizeof prior.p[id]);
+    sg_fit_clear(&fit);
+    /* a tenth of the processors only makes them fewer */
+    for (int i = 0; i < 8; i++) {
+        points[i] = paused_point(workers[i / 2], i % 2 ? 8 : 2);
+        points[i].disturbed = i == 0;
+        (void)snprintf(points[i].disturbed_why, sizeof points[i].disturbed_why,
+                       "other processes used 0.5 of 4 processors");
+    }
+    OK(sg_fit_run(&run, &prior, &(sg_fit_options){0}, &fit, &status));
+    assert_int_equal(fit.loaders[0].evidence, SG_EVIDENCE_MEASURED);
+    assert_false(has_note(&fit, "beside other processes"));
+    sg_fit_clear(&fit);
+    sg_machine_clear(&prior);
+}
+
 /* Where no loader kept up, a step in line bounds what taking a batch costs. */
 static void test_handover_in_line(void **state) {
     (void)state;
@@ -316,15 +393,19 @@ static void hostile_loaders_are_refused(void **state) {
     sg_fit fit, back;
     fit_pauses(&fit);
     const sg_loader_law sound = fit.loaders[0];
-    sg_loader_law bad[6];
-    for (int i = 0; i < 6; i++) bad[i] = sound;
+    sg_loader_law bad[10];
+    for (int i = 0; i < 10; i++) bad[i] = sound;
     bad[0].frame_s = -1;
     bad[1].handover_bandwidth = 0;
     bad[2].batch_log_sd = 1e6;
     bad[3].sigma = NAN;
     bad[4].kappa = INFINITY;
     bad[5].evidence = SG_EVIDENCE_COUNT;
-    for (int i = 0; i < 6; i++) {
+    bad[6].frame_s = 1e15;
+    bad[7].wait_s = 1.1e6;
+    bad[8].handover_bandwidth = 1e-300;
+    bad[9].work_log_sd = 1e9;
+    for (int i = 0; i < 10; i++) {
         fit.loaders[0] = bad[i];
         sg_status status;
         if (sg_fit_save(file_path, &fit, &status) != SG_OK) continue;
@@ -426,6 +507,8 @@ int main(void) {
         cmocka_unit_test(test_cold_files),
         cmocka_unit_test(prefetch_is_part_of_the_key),
         cmocka_unit_test(test_handover_in_line),
+        cmocka_unit_test(crowded_rows_tell_no_wait),
+        cmocka_unit_test(crowded_points_tell_processor_seconds),
         cmocka_unit_test(decodes_become_laws),
         WITH_PATH(points_become_a_law),
         WITH_PATH(hostile_loaders_are_refused),
