@@ -297,7 +297,8 @@ static sg_code left_out(const fitting *f, double *log_sd, sg_status *status) {
         for (size_t i = 0; i < f->n; i++)
             if (f->rows[i].load.workers != counts[c]) rest[kept++] = f->rows[i];
         for (size_t i = 0; i < f->n; i++)
-            if (f->rows[i].load.workers == counts[c] && group_stays(rest, kept, f->rows[i].group))
+            if (f->rows[i].load.workers == counts[c] && !f->rows[i].crowded &&
+                group_stays(rest, kept, f->rows[i].group))
                 out[left++] = f->rows[i];
         if (!kept || !left) continue;
         fitting part = *f;
