@@ -85,7 +85,9 @@ static double step_s(const sg_point *p) {
     return p->config.envs > 0 ? p->q[SG_Q_ITERATION].median : p->q[SG_Q_STEP].median;
 }
 
+/* One or two iterations tell no width. */
 static double width(const sg_point *p) {
+    if (p->iterations < 3) return INFINITY;
     const sg_statistic *s = &p->q[p->config.envs > 0 ? SG_Q_LEARNING : SG_Q_UPDATE];
     return s->median > 0 ? (s->high - s->low) / s->median : 0;
 }
@@ -118,12 +120,15 @@ static sg_code refine(gauging *g, sg_status *status) {
         for (size_t i = 1; i < g->run.n_points; i++)
             if (width(&g->run.points[i]) > width(widest)) widest = &g->run.points[i];
         double left_s = g->end_s - sg_clock_s();
-        if (width(widest) < 0.02 || 8 * step_s(widest) > left_s) return SG_OK;
+        /* a warm-up, one more than there were, and the profile; where there were three, enough to be worth it */
+        double iterations = widest->iterations < 3 ? (double)widest->iterations + 3.5 : 8;
+        if (width(widest) < 0.02 || iterations * step_s(widest) > left_s) return SG_OK;
         sg_point again;
         int64_t size = g->ppo ? widest->config.envs : widest->config.batch;
         sg_code code = measure_size(g, size, left_s, left_s, widest->iterations + 3, &again, status);
         if (code != SG_OK) return *g->stop ? SG_OK : code;
-        sg_point *drop = width(&again) < width(widest) ? widest : &again;
+        bool better = width(&again) < width(widest) || (isinf(width(widest)) && again.iterations > widest->iterations);
+        sg_point *drop = better ? widest : &again;
         sg_point kept = drop == widest ? again : *widest;
         sg_point_clear(drop);
         *widest = kept;

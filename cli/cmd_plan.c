@@ -81,13 +81,13 @@ static void add_row(sg_table *table, const sg_offer_answer *o, bool with_provide
 
 static void print_share(const char *before, double count, const char *one, const char *many, double seconds) {
     if (!(seconds > 0)) return;
-    printf("%s%.0f %s %s", before, count, count == 1 ? one : many, sg_show_duration(seconds).s);
+    printf("%s%s %s %s", before, sg_show_count((int64_t)count).s, count == 1 ? one : many, sg_show_duration(seconds).s);
 }
 
 /* Where a wall-clock goes that is not all steps. */
 static void print_parts(const sg_offer_answer *o, const char *name) {
     if (!isfinite(o->wall_clock_s.value)) return;
-    printf("%s: %s = start-up %s", name, sg_show_duration(o->wall_clock_s.value).s,
+    printf("  %s: %s = start-up %s", name, sg_show_duration(o->wall_clock_s.value).s,
            sg_show_duration(o->start_s.value).s);
     if (o->first_batch_s.value > 0) printf(" + first batch %s", sg_show_duration(o->first_batch_s.value).s);
     print_share(" + ", (double)o->steps, "step", "steps", (double)o->steps * o->step_s.value);

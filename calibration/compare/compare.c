@@ -178,6 +178,13 @@ static bool little_is_left(const sg_compared *update, const sg_compared *step, c
     return fabs(update->log - update->predicted.value) < 0.1 * step->log;
 }
 
+/* Another training is guessed at behind a slower loader only where memory bears it out, or where the loader explains less than
+ * half: its workers slow the host's step as well. */
+static bool may_be_another(const sg_compared *update, const sg_compared *step, const sg_compared *peak) {
+    if (!update || !step || (peak && isfinite(peak->by_predicted))) return true;
+    return fabs(update->log - update->predicted.value) > 0.5 * fabs(step->log - step->predicted.value);
+}
+
 static void by_memory(const sg_compared *peak, sg_comparison *c) {
     if (!outside(peak)) return;
     find(c,
@@ -213,8 +220,9 @@ static void findings(const sg_compare_facts *f, sg_comparison *c) {
     by_measurement(f, learning ? learning : update, c);
     if (!f->predicted) return;
     size_t before = c->n_findings;
-    bool done = by_loader(data, step, c) && little_is_left(update, step, peak);
-    bool explained = !done && outside(update) && by_alternative(f, update, peak, c);
+    bool loader = by_loader(data, step, c), done = loader && little_is_left(update, step, peak);
+    bool guess = !done && (!loader || may_be_another(update, step, peak));
+    bool explained = guess && outside(update) && by_alternative(f, update, peak, c);
     if (!done && !explained) by_prediction(f, update, "update", c);
     by_prediction(f, learning, "learning", c);
     if (!explained) by_memory(peak, c);

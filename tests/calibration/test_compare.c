@@ -157,6 +157,18 @@ static void the_loader_first(void **state) {
     sg_comparison c = compare(starved, facts);
     assert_int_equal(c.n_findings, 1);
     assert_non_null(strstr(c.findings[0], "loader is slower"));
+    /* what is left is told as it is: without a memory, another training would be a guess */
+    static const char slow[] = "Effective batch size: 8 x 1 = 8\n"
+                               "step:200 smpl:1600 data_s:0.750 prep_s:0.001 updt_s:0.300 smp/s:8\n"
+                               "step:400 smpl:3200 data_s:0.750 prep_s:0.001 updt_s:0.200 smp/s:8\n"
+                               "step:600 smpl:4800 data_s:0.750 prep_s:0.001 updt_s:0.200 smp/s:8\n";
+    p = prediction(0.08, 4, 0.9);
+    p.dataloading_s = figure(0.01);
+    c = compare(slow, facts);
+    assert_true(strstr(c.findings[0], "loader is slower") && points_to(&c, "the device decides it"));
+    assert_false(points_to(&c, "looks like"));
+    p = prediction(0.11, 4, 0.9);
+    p.dataloading_s = figure(0.01);
     /* what the loader leaves is much, or memory is another */
     c = compare(trained, facts);
     assert_true(points_to(&c, "looks like a training with batch 16") && strstr(c.findings[0], "loader is slower"));
