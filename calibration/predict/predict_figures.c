@@ -370,6 +370,8 @@ sg_code sg_predict_figures(sg_predict_work *w, sg_status *status) {
     p->device_busy_share = r->host_s > 0 ? fmin(1, r->device_busy_s / r->host_s) : 0;
     p->device_evidence = sg_evidence_of(&w->machine, w->walked.device_by_log, r->device_busy_s);
     p->host_evidence = sg_evidence_of(&w->machine, w->walked.host_by_log, r->host_busy_s);
+    if (w->law.found) /* it stands instead of the walk: what measured the step measured both */
+        p->device_evidence = p->host_evidence = (w->training->envs > 0 ? p->learning_s : p->update_s).evidence;
     memory(w);
     return SG_OK;
 }
