@@ -6,15 +6,15 @@ cd "$(dirname "$0")/.."
 quick=${1:-}
 
 scripts/setup.sh release
-# numerics two at a time; the others assert ratios of times, or use both processors themselves
-numerics='^(kernels|cuda|gpu)/test_ops_|^numerics/'
-ctest --preset release -j2 -R "$numerics"
-ctest --preset release -E "$numerics"
+# those that neither assert ratios of times nor use both processors themselves two at a time
+untimed='^(kernels|cuda|gpu)/test_ops_|^numerics/|^cuda/test_cuda_(comm|command|faults|policies|products|ranks)$'
+ctest --preset release -j2 -R "$untimed"
+ctest --preset release -E "$untimed"
 [ "$quick" != "--quick" ] || exit 0
 
 scripts/format.sh --check
 scripts/setup.sh asan
-ctest --preset asan -LE slow -j2
+ctest --preset asan -LE slow -j3
 scripts/setup.sh tsan threads_tests
 ctest --preset tsan -L threads --no-tests=error
 scripts/setup.sh fuzz stepgauge sg_module_cuda_emulated # clang's warnings are errors

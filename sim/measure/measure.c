@@ -12,6 +12,7 @@
 #include "sim/measure/gpu_state.h"
 #include "sim/measure/host_state.h"
 #include "sim/measure/measure_loader.h"
+#include "sim/measure/measure_profile.h"
 #include "sim/measure/measure_ranks.h"
 #include "sim/measure/measure_record.h"
 #include "sim/walk/environment.h"
@@ -360,48 +361,13 @@ static sg_code count_iterations(session *s, bool *stopped, sg_status *status) {
     return *stopped && (int64_t)s->record.n < least ? interrupted(status) : SG_OK;
 }
 
-enum { MOST_PROFILES = 3 };
-
-/* Median seconds by op class and by unique op of n profiled iterations: seconds and runs are [n][training->n_ops]. */
-static void sum_up_profiles(const sg_training *t, int n, const double *seconds, const double *runs, sg_point *p) {
-    double by_class[MOST_PROFILES][SG_CLASS_COUNT] = {{0}}, one[MOST_PROFILES];
-    for (size_t k = 0; k < t->n_ops; k++) {
-        for (int i = 0; i < n; i++) {
-            one[i] = seconds[(size_t)i * t->n_ops + k];
-            by_class[i][sg_op_class_of(&t->ops[k])] += one[i];
-        }
-        p->op_s[k] = runs[k] > 0 ? sg_statistic_of(one, (size_t)n).median / runs[k] : NAN;
-    }
-    for (int c = 0; c < SG_CLASS_COUNT; c++) {
-        for (int i = 0; i < n; i++) one[i] = by_class[i][c];
-        p->class_s[c] = sg_statistic_of(one, (size_t)n).median;
-    }
-}
-
 /* A few iterations in which each op is timed by itself. */
 static sg_code profile(session *s, sg_point *p, sg_status *status) {
-    const sg_training *t = s->training;
     double left_s = s->options->time_budget_s > 0 ? s->options->time_budget_s - elapsed_s(s) : INFINITY;
     /* ranks must agree on the number, and their clocks do not */
-    int n = s->ranks == 1 && left_s > 2 * MOST_PROFILES * s->iteration_s ? MOST_PROFILES : 1;
-    size_t values = (size_t)n * t->n_ops;
-    double *seconds = calloc(values ? values : 1, sizeof *seconds), *runs = calloc(values ? values : 1, sizeof *runs);
-    p->op_s = calloc(t->n_ops ? t->n_ops : 1, sizeof *p->op_s);
-    sg_code code =
-        seconds && runs && p->op_s ? SG_OK : sg_fail_memory(status, 2 * values * sizeof *seconds, "op times");
+    bool all = s->ranks == 1 && left_s > 2 * SG_PROFILES_MOST * s->iteration_s;
     tell(s, "timing op classes");
-    for (int i = 0; i < n && !code; i++) {
-        const sg_op_profile one = {seconds + (size_t)i * t->n_ops, runs + (size_t)i * t->n_ops};
-        code = sg_walker_profile(s->walker, &one, status);
-    }
-    if (!code) {
-        sum_up_profiles(t, n, seconds, runs, p);
-        p->n_ops = (int64_t)t->n_ops;
-        p->ops_hash = sg_training_ops_hash(t);
-    }
-    free(seconds);
-    free(runs);
-    return code;
+    return sg_measure_profile(s->walker, s->training, all ? SG_PROFILES_MOST : 1, p, status);
 }
 
 static sg_code trace(session *s, sg_status *status) {

@@ -277,8 +277,10 @@ static void bad_commands_are_told(void **state) {
     expect(sg_stepgauge("dataset", "show", "a", "b", NULL), 2, "takes one folder");
     sg_said said = sg_stepgauge("dataset", "show", "--help", NULL);
     assert_true(said.status == 0 && strstr(said.out, "dataset show DIR") && !strstr(said.out, "--kind"));
+    sg_said_clear(&said);
     said = sg_stepgauge("dataset", "make", "--help", NULL);
     assert_true(said.status == 0 && strstr(said.out, "--kind") && !strstr(said.out, "dataset show DIR"));
+    sg_said_clear(&said);
     expect(sg_stepgauge("dataset", "show", scratch.path, "--kind", "images", NULL), 2, "leave --kind out");
     expect(sg_stepgauge("dataset", "show", below("nowhere"), NULL), 2, "nowhere");
     sg_scratch_folder(&scratch, "hollow");
