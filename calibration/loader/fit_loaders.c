@@ -35,23 +35,17 @@ static double step_cpu_of(const sg_point *p) {
     return p->loader.step_cpu_s / micro_steps(p);
 }
 
-/* From this share of the processors on, wall-clock is more the other processes' than the loader's. */
-static const double CROWDED_SHARE = 0.2;
+/* From these shares of the processors on, wall-clock is more the other processes' than the loader's; what the hypervisor or a
+ * quota withholds comes in pieces that no mean describes. */
+static const double CROWDED_SHARE = 0.2, WITHHELD_SHARE = 0.05;
 
-/* Processors that others kept busy, as sim/measure/host_state.c says it in words; 0: it does not. */
+/* A file may say anything. */
 static double others_of(const sg_point *p) {
-    static const char USED[] = "other processes used ";
-    const char *at = p->disturbed ? strstr(p->disturbed_why, USED) : NULL;
-    double others = at ? strtod(at + strlen(USED), NULL) : 0;
-    return others > 0 && isfinite(others) ? others : 0;
+    return isfinite(p->other_processors) ? fmax(0, p->other_processors) : 0;
 }
 
 static bool is_crowded(const sg_point *p, double processors) {
-    static const char *const others[] = {"load average", "hypervisor", "quota held"}; /* how many is not said */
-    if (!p->disturbed) return false;
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (strstr(p->disturbed_why, others[i])) return true;
-    return others_of(p) > CROWDED_SHARE * processors;
+    return others_of(p) > CROWDED_SHARE * processors || p->withheld_share > WITHHELD_SHARE;
 }
 
 static sg_loader_row row_of(const sg_point *p) {

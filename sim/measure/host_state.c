@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -123,14 +124,29 @@ __attribute__((format(printf, 3, 4))) static void add(char *why, size_t bytes, c
     va_end(args);
 }
 
+sg_host_others sg_host_others_between(const sg_host_state *a, const sg_host_state *b, int own_processes) {
+    sg_host_others o = {0, 0};
+    double elapsed = b->at_s - a->at_s, capacity = elapsed * b->processors;
+    if (!(elapsed > 0)) return o;
+    if (a->busy_s >= 0 && b->busy_s >= 0) {
+        o.processors = ((b->busy_s - a->busy_s) - own_processes * (b->own_s - a->own_s)) / elapsed;
+        o.withheld_share = (b->stolen_s - a->stolen_s) / capacity;
+    } else {
+        o.processors = a->load_average - own_processes;
+    }
+    o.withheld_share = fmax(0, o.withheld_share) + fmax(0, (b->throttled_s - a->throttled_s) / elapsed);
+    o.processors = fmax(0, o.processors);
+    return o;
+}
+
 int sg_host_state_compare(const sg_host_state *a, const sg_host_state *b, int own_processes, char *why, size_t bytes) {
     double elapsed = b->at_s - a->at_s, capacity = elapsed * b->processors;
     int reasons = 0;
     if (!(elapsed > 0)) return 0;
     if (a->busy_s >= 0 && b->busy_s >= 0) {
-        double others = (b->busy_s - a->busy_s) - own_processes * (b->own_s - a->own_s);
-        if (others > OTHERS_SHARE * capacity && ++reasons)
-            add(why, bytes, "other processes used %.1f of %d processors", others / elapsed, b->processors);
+        double others = sg_host_others_between(a, b, own_processes).processors;
+        if (others > OTHERS_SHARE * b->processors && ++reasons)
+            add(why, bytes, "other processes used %.1f of %d processors", others, b->processors);
         double stolen = b->stolen_s - a->stolen_s;
         if (stolen > STOLEN_SHARE * capacity && ++reasons)
             add(why, bytes, "the hypervisor gave %.0f %% of the processors' time to others", 100 * stolen / capacity);

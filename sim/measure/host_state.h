@@ -18,6 +18,15 @@ typedef struct sg_host_state {
 
 void sg_host_state_read(sg_host_state *state);
 
+/* What was not this program's between two states. */
+typedef struct sg_host_others {
+    double
+        processors; /* that other processes kept busy, on average; where only the load average is known: it less ours */
+    double
+        withheld_share; /* of the processors' time: given away by the hypervisor, or beyond a control group's quota */
+} sg_host_others;
+sg_host_others sg_host_others_between(const sg_host_state *before, const sg_host_state *after, int own_processes);
+
 /* Why a measurement between two states is suspect: others on the processors, stolen time, quota, clock. Appends sentences
  * separated by "; " and returns how many. `own_processes` processes like this one took part (ranks of one host). */
 int sg_host_state_compare(const sg_host_state *before, const sg_host_state *after, int own_processes, char *why,

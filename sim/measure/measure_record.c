@@ -144,6 +144,9 @@ static void judge_spread(sg_point *p, size_t used) {
 void sg_record_judge(sg_point *p, const sg_host_state *before, const sg_host_state *after, int own_processes) {
     p->disturbed_why[0] = 0;
     p->disturbed = sg_host_state_compare(before, after, own_processes, p->disturbed_why, sizeof p->disturbed_why) > 0;
+    sg_host_others others = sg_host_others_between(before, after, own_processes);
+    p->other_processors = others.processors;
+    p->withheld_share = others.withheld_share;
     if (sg_gpu_conditions_judge(&p->gpu, p->disturbed_why, sizeof p->disturbed_why)) p->disturbed = true;
     judge_spread(p, strlen(p->disturbed_why));
     p->load_average = before->load_average > 0 ? before->load_average : 0;

@@ -110,8 +110,9 @@ typedef struct sg_point {
     char disturbed_why[256];
     bool fits_rates; /* false: bf16 computed in fp32 and the like, never used to fit rates */
     double load_average, clock_mhz;
-    char source[16];  /* "measured", "observed" (a log, the probe) */
-    char origin[256]; /* file, date */
+    double other_processors, withheld_share; /* as sg_host_others; 0 in older files */
+    char source[16];                         /* "measured", "observed" (a log, the probe) */
+    char origin[256];                        /* file, date */
     /* the program's work per optimizer step, so that a fit needs no policy: by op class */
     double flops, bytes;
     int64_t ops_forward, ops_backward;

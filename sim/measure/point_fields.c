@@ -58,6 +58,8 @@ sg_fields sg_point_fields(void) {
         X(fits_rates, SG_FIELD_BOOL),
         X(load_average, SG_FIELD_F64),
         X(clock_mhz, SG_FIELD_F64),
+        OPTIONAL(sg_point, "other_processors", other_processors, SG_FIELD_F64),
+        OPTIONAL(sg_point, "withheld_share", withheld_share, SG_FIELD_F64),
         X(source, SG_FIELD_TEXT),
         X(origin, SG_FIELD_TEXT),
         X(flops, SG_FIELD_F64),

@@ -295,8 +295,7 @@ static void crowded_points_tell_processor_seconds(void **state) {
     for (int i = 0; i < 4; i++) {
         points[i] = paused_point(workers[i / 2], i % 2 ? 8 : 2);
         points[i].disturbed = true;
-        (void)snprintf(points[i].disturbed_why, sizeof points[i].disturbed_why,
-                       "preempted 300 times per second and processor; other processes used 3.6 of 4 processors");
+        points[i].other_processors = 3.6;
         points[i].loader.batch_s *= 5;
         set_q(&points[i], SG_Q_STEP, 5 * points[i].q[SG_Q_STEP].mean);
     }
@@ -320,8 +319,7 @@ static void crowded_points_tell_processor_seconds(void **state) {
     for (int i = 0; i < 2; i++) {
         points[i] = paused_point(workers[i / 2], i % 2 ? 8 : 2);
         points[i].disturbed = i == 0;
-        (void)snprintf(points[i].disturbed_why, sizeof points[i].disturbed_why,
-                       "other processes used 0.5 of 4 processors");
+        points[i].other_processors = i == 0 ? 0.5 : 0;
     }
     run.n_points = 2;
     OK(sg_fit_run(&run, &prior, &(sg_fit_options){0}, &fit, &status));

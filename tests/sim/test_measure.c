@@ -311,11 +311,15 @@ static void disturbances_are_told(void **unused) {
     after.own_s = 60; /* 18 s busy, 10 of them ours */
     assert_int_equal(sg_host_state_compare(&quiet, &after, 1, why, sizeof why), 1);
     assert_string_equal(why, "other processes used 0.8 of 2 processors");
+    assert_true(fabs(sg_host_others_between(&quiet, &after, 1).processors - 0.8) < 1e-9);
+    assert_true(sg_host_others_between(&quiet, &after, 2).processors == 0);
     assert_int_equal(sg_host_state_compare(&quiet, &after, 2, why, sizeof why), 0); /* the other rank */
     after.clock_mhz = 2000;
     after.stolen_s = 5;
     after.throttled_s = 1;
     after.preemptions = 100000;
+    /* 5 of 20 processor seconds stolen, 1 of 10 seconds held back */
+    assert_true(fabs(sg_host_others_between(&quiet, &after, 1).withheld_share - 0.35) < 1e-9);
     why[0] = 0;
     assert_int_equal(sg_host_state_compare(&quiet, &after, 1, why, sizeof why), 5);
     assert_non_null(strstr(why, "MHz"));
@@ -329,6 +333,7 @@ static void disturbances_are_told(void **unused) {
     why[0] = 0;
     assert_int_equal(sg_host_state_compare(&blind, &after, 1, why, sizeof why), 1);
     assert_non_null(strstr(why, "load average 7.0"));
+    assert_true(sg_host_others_between(&blind, &after, 1).processors == 6);
 }
 
 static void the_host_is_described(void **unused) {
