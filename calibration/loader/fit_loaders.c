@@ -10,9 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Decodes of one host scatter between data sets by content. */
-static const double CONTENT_LOG_SD = 0.15;
-
 bool sg_point_is_paused(const sg_point *point) {
     return strstr(point->config.execution, "pause=") != NULL;
 }
@@ -235,7 +232,7 @@ static sg_code set_machine(sg_fit *fit, const char *origin, sg_status *status) {
         sg_dataset_text text;
         if (!sg_dataset_text_read(law->dataset, &text)) continue;
         sg_codec_cost codec = sg_codec_cost_of(&table, text.codec);
-        double doubt = hypot(hypot(law->work_log_sd, codec.log_sd), CONTENT_LOG_SD);
+        double doubt = hypot(hypot(law->work_log_sd, codec.log_sd), SG_LOADER_CONTENT_LOG_SD);
         if (doubt >= best_doubt) continue;
         best = law;
         best_doubt = doubt;
@@ -317,7 +314,7 @@ static sg_code set_machine_of_decodes(const sg_loader_law *laws, size_t n, const
         sg_dataset_text text;
         if (!sg_dataset_text_read(laws[i].dataset, &text)) continue;
         sg_codec_cost codec = sg_codec_cost_of(&table, text.codec);
-        double doubt = hypot(hypot(laws[i].work_log_sd, codec.log_sd), CONTENT_LOG_SD);
+        double doubt = hypot(hypot(laws[i].work_log_sd, codec.log_sd), SG_LOADER_CONTENT_LOG_SD);
         if (doubt >= best_doubt) continue;
         best = &laws[i];
         best_doubt = doubt;

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+const double SG_LOADER_CONTENT_LOG_SD = 0.15, SG_LOADER_SAMPLE_LOG_SD = 0.8;
+
 /* A host that nobody measured. Contention: doubling the workers of shared boxes gave 0.8 to 1 of twice the frames below the
  * number of vCPUs, and nothing above it (published runs, 2026-08). A sample beside its frames: rows of a Parquet table,
  * collation by copying 0.9 MB per camera at some GB/s. Handing over a ready batch (queue, pinned copy, Python): 3-4 ms for
@@ -14,7 +16,7 @@
  * their key frames are. */
 static const double SIGMA = 0.02, SIGMA_LOG_SD = 1.0;
 static const double KAPPA = 1e-4;
-static const double SAMPLE_S = 1e-3, SAMPLE_LOG_SD = 0.8;
+static const double SAMPLE_S = 1e-3;
 static const double HANDOVER_S = 1.5e-3, HANDOVER_BANDWIDTH = 8e9;
 static const double BATCH_LOG_SD = 0.1;
 static const double FRAME_S = 0.0115, FRAME_LOG_SD = 0.65; /* configs/priors/cuda.yaml */
@@ -53,7 +55,7 @@ sg_loader_law sg_loader_law_of_machine(const sg_machine *machine, double relativ
     law.handover_s = value_of(machine, SG_M_HANDOVER_S, HANDOVER_S);
     law.handover_bandwidth = value_of(machine, SG_M_HANDOVER_BANDWIDTH, HANDOVER_BANDWIDTH);
     double of_frames = hypot(doubt_of(machine, SG_M_FRAME_S, FRAME_LOG_SD), relative_log_sd);
-    double of_rest = doubt_of(machine, SG_M_SAMPLE_S, SAMPLE_LOG_SD);
+    double of_rest = doubt_of(machine, SG_M_SAMPLE_S, SG_LOADER_SAMPLE_LOG_SD);
     double share = law.frame_s / (law.frame_s + law.sample_s);
     law.work_log_sd = hypot(share * of_frames, (1 - share) * of_rest);
     law.contention_log_sd = doubt_of(machine, SG_M_LOADER_SIGMA, SIGMA_LOG_SD);

@@ -50,6 +50,11 @@ sg_loader_law sg_loader_law_of_machine(const sg_machine *machine, double relativ
 /* Priors of what few points leave open: sigma, kappa, sample_s, handover, as of a machine that states none. */
 sg_loader_law sg_loader_law_prior(void);
 
+/* Log sd of what a frame costs from one data set to another of its codec and size, on one host: contents differ (judgement). */
+extern const double SG_LOADER_CONTENT_LOG_SD;
+/* The same of rows and collation of data that nobody loaded on this host (judgement). */
+extern const double SG_LOADER_SAMPLE_LOG_SD;
+
 /* A training that loads. */
 typedef struct sg_loader_load {
     int64_t batch, cameras, frames_per_camera; /* per process and micro-step; frames of one camera per sample */

@@ -9,12 +9,8 @@
 #include "calibration/predict/predict_work.h"
 #include "calibration/statistics/width.h"
 
-/* A data set that differs from the measured one in its name alone: decodes of one codec and size scatter by content (as
- * calibration/loader/fit_loaders.c). A batch handed over on a host that nobody measured: 3-4 ms for 15-29 MB, 11-15 ms for
- * 88 MB in published logs. */
-static const double OTHER_DATA_LOG_SD = 0.15, HANDOVER_LOG_SD = 0.5;
-/* Rows and collation of a data set that nobody loaded here, as calibration/loader/loader_law.c. */
-static const double SAMPLE_LOG_SD = 0.8;
+/* A batch handed over on a host that nobody measured: 3-4 ms for 15-29 MB, 11-15 ms for 88 MB in published logs. */
+static const double HANDOVER_LOG_SD = 0.5;
 
 /* Contention makes taking a ready batch longer than alone by up to this factor; longer medians wait for workers. */
 static const double SLOWED_HANDOVER = 1.5;
@@ -63,10 +59,10 @@ static void take_decode(const sg_predict_work *w, const sg_dataset_text *text, c
     sg_dataset_text timed;
     if (!decode || !sg_dataset_text_read(decode->dataset, &timed)) return;
     double timed_cost = sg_codec_frame_cost(codec, timed.height, timed.width, timed.gop, 1);
-    double doubt = hypot(hypot(decode->work_log_sd, OTHER_DATA_LOG_SD), OF_DISTANCE * log(cost / timed_cost));
+    double doubt = hypot(hypot(decode->work_log_sd, SG_LOADER_CONTENT_LOG_SD), OF_DISTANCE * log(cost / timed_cost));
     o->law.frame_s = decode->frame_s * cost / timed_cost;
     double share = o->law.frame_s / (o->law.frame_s + o->law.sample_s);
-    o->law.work_log_sd = hypot(share * doubt, (1 - share) * SAMPLE_LOG_SD);
+    o->law.work_log_sd = hypot(share * doubt, (1 - share) * SG_LOADER_SAMPLE_LOG_SD);
     o->law.evidence = SG_EVIDENCE_CALIBRATED;
     o->decode = decode;
 }
@@ -171,7 +167,7 @@ static void set_work(const sg_predict_work *w, outlook *o) {
     sg_evidence evidence = o->other ? SG_EVIDENCE_CALIBRATED : (sg_evidence)o->law.evidence;
     double width = o->measured && !o->other ? seen : hypot(seen, sg_width(SG_LIMIT_LOADER, evidence));
     sg_log_sd parts = {.parameters = hypot(o->law.work_log_sd, of_contention),
-                       .model = hypot(width, o->other ? OTHER_DATA_LOG_SD : 0),
+                       .model = hypot(width, o->other ? SG_LOADER_CONTENT_LOG_SD : 0),
                        .inputs = sg_cameras_log_sd(w)};
     o->work = sg_figure_make(c->batch_cpu_s, parts, evidence, w->interval);
 }
